@@ -1,0 +1,41 @@
+# Every target sets up first what it needs: `make demo` on a fresh machine is enough.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak bench lint format clean
+
+ready := .venv/.ready
+python := .venv/bin/python
+# Spark takes JAVA_HOME before PATH; this is the Java that setup saw, wherever it is.
+with_java := JAVA_HOME=$$(scripts/find-java) && export JAVA_HOME &&
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(ready): pyproject.toml requirements.lock requirements-build.lock scripts/setup
+	@scripts/setup
+
+setup: $(ready) ## .venv with the locked dependencies; Java too, if there is none
+
+demo: $(ready) ## the demonstration (DEMO_SECONDS=n to end by itself, LADLE_DATA=dir for the data)
+	@$(with_java) .venv/bin/ladle demo
+
+test: $(ready) ## all tests but the soak (PYTEST_ARGS='-k window')
+	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
+
+soak: $(ready) ## the long runs (SOAK_SECONDS=n)
+	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
+
+bench: $(ready) ## the benchmarks (BENCH_ARGS=...)
+	@$(with_java) $(python) -m bench $(BENCH_ARGS)
+
+lint: $(ready) ## ruff and mypy
+	@$(python) -m ruff check
+	@$(python) -m ruff format --check
+	@$(python) -m mypy
+
+format: $(ready) ## rewrite the sources as ruff wants them
+	@$(python) -m ruff check --fix-only
+	@$(python) -m ruff format
+
+clean: ## remove .venv, caches and build products; no data
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,36 @@
+"""Ladle: standing SQL queries over streams on Apache Spark.
+
+    import ladle
+    db = ladle.connect("warehouse")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ladle.answer import Answer
+    from ladle.connection import connect
+    from ladle.engine import Database, Query
+    from ladle.errors import LadleError
+
+__version__ = "0.1.0"
+
+__all__ = ["Answer", "Database", "LadleError", "Query", "__version__", "connect"]
+
+_HOMES = {
+    "Answer": "ladle.answer",
+    "Database": "ladle.engine",
+    "LadleError": "ladle.errors",
+    "Query": "ladle.engine",
+    "connect": "ladle.connection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on first use: a task on a worker imports kernels, not the engine.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ladle' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

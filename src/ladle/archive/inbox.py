@@ -1,0 +1,123 @@
+"""Pushes, durably received, in the order they came.
+
+Each push is one Arrow file named by a sequence number that is never used again. The engine commits the
+number with the epoch that took the rows in, and only then is the file discarded; so a push is neither lost
+nor doubled by a kill at any moment, however long it waited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from ladle.archive.files import is_abandoned, storage_error, write_durably
+from ladle.errors import LadleError, WarehouseError
+
+_NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """One push that waits."""
+
+    seq: int
+    path: Path
+    rows: int
+    bytes: int
+
+
+class Inbox:
+    """The pushes of one stream. Thread-safe; one process owns it."""
+
+    def __init__(self, directory: Path, *, after: int, bytes_max: int) -> None:
+        """`after` is the last committed number: numbering goes on beyond it even when every file is gone."""
+        self._directory = directory
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for name in os.listdir(directory):
+                if is_abandoned(name):
+                    (directory / name).unlink(missing_ok=True)
+            found = sorted(_found(directory), key=lambda pushed: pushed.seq)
+        except OSError as error:
+            raise storage_error(error, directory, "read") from error
+        # What is known to be durable; a push that failed is not on it, whatever the directory shows.
+        self._waiting = {pushed.seq: pushed for pushed in found}
+        self._last = max([after, *self._waiting])
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return sum(pushed.bytes for pushed in self._waiting.values())
+
+    def put(self, table: pa.Table) -> int:
+        """Receive a push: durable when it returns, nothing left when it raises."""
+        data = _encode(table)
+        # The number is taken and the file is made durable under one lock: a later number never gets ahead.
+        with self._lock:
+            waiting = sum(pushed.bytes for pushed in self._waiting.values())
+            if waiting + len(data) > self._bytes_max:
+                raise LadleError(
+                    f"The push of {len(data):,} bytes does not fit: {waiting:,} of {self._bytes_max:,} bytes "
+                    "wait in the stream's inbox.",
+                    hint="wait until the stream has caught up, push fewer rows at a time, or raise the "
+                    "setting push_bytes_max",
+                )
+            self._last += 1
+            path = self._directory / f"{self._last:020d}-{table.num_rows}.arrow"
+            write_durably(path, data)
+            self._waiting[self._last] = Pushed(self._last, path, table.num_rows, len(data))
+            return self._last
+
+    def pending(self, after: int) -> list[Pushed]:
+        """The pushes that wait with a number above `after`, in order."""
+        with self._lock:
+            return [pushed for seq, pushed in self._waiting.items() if seq > after]
+
+    def discard(self, upto: int) -> None:
+        """Delete the pushes up to this number; call it after their commit."""
+        with self._lock:
+            done = [pushed for seq, pushed in self._waiting.items() if seq <= upto]
+            for pushed in done:
+                # A file that can't be deleted now is found again at the next start, and discarded then.
+                with contextlib.suppress(OSError):
+                    pushed.path.unlink(missing_ok=True)
+                del self._waiting[pushed.seq]
+
+
+def read_pushed(path: Path) -> pa.Table:
+    try:
+        with pa.OSFile(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()
+    except OSError as error:
+        raise storage_error(error, path, "read") from error
+    except pa.ArrowInvalid as error:
+        raise WarehouseError(
+            f"The pushed file '{path}' is broken: {error}.",
+            hint="restore it from a backup, or move it away and push its rows again",
+        ) from error
+
+
+def _found(directory: Path) -> list[Pushed]:
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            match = _NAME.fullmatch(entry.name)
+            if match:
+                found.append(Pushed(int(match[1]), Path(entry.path), int(match[2]), entry.stat().st_size))
+    return found
+
+
+def _encode(table: pa.Table) -> memoryview:
+    codec = "lz4" if pa.Codec.is_available("lz4") else None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())

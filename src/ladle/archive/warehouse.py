@@ -1,0 +1,194 @@
+"""The directory that holds everything, and the lock of the one process that writes it.
+
+FORMAT which format this is lock flock'ed by the writer; says who it is ladle.sock where the writer listens
+log/ the one log: what is true streams/<id>/archive/ a stream's segments, also a Delta table; beside it
+quarantine/, inbox/, sources/ leases/ what readers in other processes hold on to derived/ may be deleted at
+any moment
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ladle.archive.files import fsync_directory, is_temporary, storage_error, write_durably
+from ladle.errors import WarehouseBusy, WarehouseError
+
+FORMAT_VERSION = 1
+
+_FORMAT = "FORMAT"
+_LOCK = "lock"
+# What a new warehouse may already contain: a creation that was cut short, or the root of a fresh disk.
+_IGNORED = {_LOCK, "lost+found"}
+
+
+@dataclass(frozen=True)
+class StreamPaths:
+    """Where one stream keeps its files."""
+
+    archive: Path
+    quarantine: Path
+    inbox: Path
+    sources: Path
+    results: Path
+
+
+class Warehouse:
+    """An open warehouse. `open` is the only way to get one."""
+
+    def __init__(self, path: Path, *, lock: int | None) -> None:
+        self.path = path
+        self.log = path / "log"
+        self.streams = path / "streams"
+        self.derived = path / "derived"
+        self.leases = path / "leases"
+        self.socket = path / "ladle.sock"
+        self._lock = lock
+
+    @staticmethod
+    def open(path: str | Path, *, writable: bool) -> Warehouse:
+        """For writing: create what is missing and take the lock. For reading: change nothing."""
+        root = Path(path).expanduser().absolute()
+        if root.exists() and not root.is_dir():
+            raise WarehouseError(f"'{root}' is a file, not a warehouse.", hint="name a directory")
+        return _open_for_writing(root) if writable else _open_for_reading(root)
+
+    @property
+    def writable(self) -> bool:
+        return self._lock is not None
+
+    def stream(self, stream_id: int) -> StreamPaths:
+        root = self.streams / str(stream_id)
+        return StreamPaths(
+            archive=root / "archive",
+            quarantine=root / "quarantine",
+            inbox=root / "inbox",
+            sources=root / "sources",
+            results=self.derived / "results" / str(stream_id),
+        )
+
+    def close(self) -> None:
+        """Let another process write; may be called again."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(lock, 0)
+            os.close(lock)
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open_for_reading(root: Path) -> Warehouse:
+    if not _has_format(root):
+        raise WarehouseError(
+            f"'{root}' is not a warehouse." if root.exists() else f"There is no warehouse at '{root}'.",
+            hint="check the path, or open it for writing once to create it",
+        )
+    return Warehouse(root, lock=None)
+
+
+def _open_for_writing(root: Path) -> Warehouse:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, root, "create") from error
+    if not _has_format(root):
+        _refuse_foreign(root)
+    lock = _take_lock(root)
+    try:
+        if not _has_format(root):
+            body = {"format": FORMAT_VERSION, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+            write_durably(root / _FORMAT, json.dumps(body).encode() + b"\n")
+            fsync_directory(root.parent)
+        warehouse = Warehouse(root, lock=lock)
+        for directory in (warehouse.log, warehouse.streams, warehouse.derived, warehouse.leases):
+            directory.mkdir(exist_ok=True)
+        fsync_directory(root)
+    except OSError as error:
+        os.close(lock)
+        raise storage_error(error, root, "write") from error
+    except BaseException:
+        os.close(lock)
+        raise
+    return warehouse
+
+
+def _has_format(root: Path) -> bool:
+    """Whether this is a warehouse we can open; raises when it is one that we can't."""
+    path = root / _FORMAT
+    try:
+        body = json.loads(path.read_bytes())
+        version = int(body["format"])
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise storage_error(error, path, "read") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise WarehouseError(
+            f"'{path}' is broken.",
+            hint=f'if this is a Ladle warehouse, write {{"format": {FORMAT_VERSION}}} into it',
+        ) from error
+    if version > FORMAT_VERSION:
+        raise WarehouseError(
+            f"The warehouse '{root}' has format {version}; this Ladle knows formats up to {FORMAT_VERSION}.",
+            hint="open it with a newer Ladle",
+        )
+    return True
+
+
+def _refuse_foreign(root: Path) -> None:
+    try:
+        names = sorted(name for name in os.listdir(root) if name not in _IGNORED and not is_temporary(name))
+    except OSError as error:
+        raise storage_error(error, root, "read") from error
+    if names and not _has_format(root):
+        listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        raise WarehouseError(
+            f"'{root}' is not empty and not a warehouse: it holds {listed}.",
+            hint="name a new or empty directory",
+        )
+
+
+def _take_lock(root: Path) -> int:
+    path = root / _LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise storage_error(error, path, "write") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        owner = {"pid": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(owner).encode() + b"\n", 0)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 4096, 0)
+        os.close(descriptor)
+        raise _busy(root, holder) from None
+    except OSError as error:
+        os.close(descriptor)
+        raise storage_error(error, path, "lock") from error
+    return descriptor
+
+
+def _busy(root: Path, holder: bytes) -> WarehouseBusy:
+    try:
+        owner = json.loads(holder)
+        pid, started = int(owner["pid"]), str(owner["started"])
+    except (ValueError, KeyError, TypeError):
+        who = "another process"
+    else:
+        who = "this process already" if pid == os.getpid() else f"process {pid} (since {started})"
+    return WarehouseBusy(
+        f"The warehouse '{root}' is open for writing by {who}.",
+        hint="open it with read_only=True, or use the `ladle` commands, which go through the running "
+        "process, or close that one first",
+    )

@@ -1,0 +1,199 @@
+"""Commands that ask: `sql`, `invoke`, `explain`, `queries`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ladle.cli.output import add_format, write_answer
+from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience
+from ladle.errors import LadleError, Position
+
+if TYPE_CHECKING:
+    from ladle.answer import Answer
+
+
+def add(commands: Commands) -> None:
+    _add_sql(commands)
+    _add_invoke(commands)
+    _add_explain(commands)
+    _add_queries(commands)
+
+
+def _add_sql(commands: Commands) -> None:
+    sql = command(
+        commands,
+        "sql",
+        _sql,
+        help="an interactive shell; or run statements given with -c, in a file or on standard input",
+        description="""
+            Run SQL statements, separated by semicolons. Without -c or a file, on a terminal, this is an
+            interactive shell with history (arrow keys), completion (tab) and multi-line input: a statement
+            ends with a semicolon.
+        """,
+        examples="""
+            ladle sql
+            ladle sql -c "SHOW STREAMS"
+            ladle sql -c "SELECT symbol, count(*) AS n FROM trades GROUP BY symbol" --format csv
+            ladle sql queries.sql           # also: ladle sql -f queries.sql
+            echo "SHOW QUERIES" | ladle sql
+        """,
+    )
+    add_warehouse(sql)
+    given = sql.add_mutually_exclusive_group()
+    given.add_argument("-c", "--command", metavar="TEXT", help="statements to run")
+    given.add_argument("-f", "--file", metavar="FILE", help="a file with statements")
+    given.add_argument("script", nargs="?", metavar="FILE", help="the same as -f FILE")
+    add_format(sql)
+
+
+def _add_invoke(commands: Commands) -> None:
+    invoke = command(
+        commands,
+        "invoke",
+        _invoke,
+        help="the current answer of a standing query",
+        description="Print the current answer of a standing query, or its answer as of another time.",
+        examples="""
+            ladle invoke expensive
+            ladle invoke expensive --format json
+            ladle invoke expensive --now "2026-01-31 09:30:00"
+        """,
+    )
+    add_warehouse(invoke)
+    invoke.add_argument("name", metavar="NAME", help="the query's name")
+    invoke.add_argument(
+        "--now",
+        metavar="TIMESTAMP",
+        type=_moment,
+        help="answer as it would be at this time: YYYY-MM-DD HH:MM:SS, UTC unless it has an offset",
+    )
+    add_format(invoke)
+
+
+def _add_explain(commands: Commands) -> None:
+    explain = command(
+        commands,
+        "explain",
+        _explain,
+        help="how a query is answered: standing part, residual, window, coverage",
+        description="Show how a standing query, or any SELECT, is answered.",
+        examples="""
+            ladle explain expensive
+            ladle explain "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 MINUTE END NOW"
+        """,
+    )
+    add_warehouse(explain)
+    explain.add_argument(
+        "query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query"
+    )
+
+
+def _add_queries(commands: Commands) -> None:
+    queries = command(
+        commands,
+        "queries",
+        _queries,
+        help="list the standing queries",
+        description="List the standing queries.",
+        examples="""
+            ladle queries
+            ladle queries --format json
+        """,
+    )
+    add_warehouse(queries)
+    add_format(queries)
+
+
+def _sql(args: argparse.Namespace) -> int:
+    text = _statements(args)
+    if text is None:
+        from ladle.cli.shell import run_shell
+
+        return run_shell(args)
+    with opened(args) as db, about(text):
+        for number, answer in enumerate(run_script(db, text)):
+            if number and args.format == "table":
+                sys.stdout.write("\n")
+            write_answer(answer, form=args.format, rows_max=args.rows)
+    return 0
+
+
+def run_script(db: Any, text: str) -> Iterator[Answer]:
+    """The answers of a script's statements, each as it comes; errors have positions in the whole text."""
+    with patience("running"):
+        from ladle.sql.parse import statements
+
+        texts = statements(text)
+    end = 0
+    for statement in texts:
+        begin = text.index(statement, end)
+        end = begin + len(statement)
+        try:
+            with patience("running"):
+                answer = db.sql(statement)
+        except LadleError as error:
+            if error.position is not None:
+                error.position = _moved(error.position, text[:begin])
+            raise
+        yield answer
+
+
+def _moved(position: Position, before: str) -> Position:
+    """A position in a statement as one in the script that has `before` in front of it."""
+    column = position.column + (len(before) - before.rfind("\n") - 1 if position.line == 1 else 0)
+    return Position(position.line + before.count("\n"), column)
+
+
+def _statements(args: argparse.Namespace) -> str | None:
+    """The text to run, or None when a person is at the keyboard."""
+    if args.command is not None:
+        return str(args.command)
+    name = args.file or args.script
+    if name is None:
+        return None if sys.stdin.isatty() else sys.stdin.read()
+    if name == "-":
+        return sys.stdin.read()
+    return read_text(Path(name))
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise LadleError(f"Can't read '{path}': {reason}.") from None
+
+
+def _invoke(args: argparse.Namespace) -> int:
+    with patience(f"invoking {args.name}"), opened(args) as db:
+        answer = db.query(args.name).invoke(now=args.now)
+    write_answer(answer, form=args.format, rows_max=args.rows)
+    return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    with patience("opening the warehouse"), opened(args) as db:
+        # A single word is a name, so that a misspelt one is answered with the names there are.
+        is_name = len(args.query.split()) == 1
+        with about(args.query):
+            text = db.query(args.query).explain() if is_name else db.explain(args.query)
+    sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def _queries(args: argparse.Namespace) -> int:
+    with patience("opening the warehouse"), opened(args) as db:
+        write_answer(db.sql("SHOW QUERIES"), form=args.format, rows_max=args.rows)
+    return 0
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time like 2026-01-31 09:30:00") from None

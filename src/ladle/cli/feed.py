@@ -1,0 +1,156 @@
+"""Commands that change something: `push` and `register`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience
+from ladle.errors import LadleError, unknown
+
+if TYPE_CHECKING:
+    from ladle.schema import StreamSchema
+
+_MODES = ("none", "partial", "complete")
+
+
+def add(commands: Commands) -> None:
+    _add_push(commands)
+    _add_register(commands)
+
+
+def _add_push(commands: Commands) -> None:
+    push = command(
+        commands,
+        "push",
+        _push,
+        help="push rows from files or standard input into a stream",
+        description="""
+            Push the rows of files into a stream: CSV with a header, JSON lines or Parquet; `-` is standard
+            input, and rows piped into it arrive as they come. The command ends when the rows are visible.
+            Rows that don't fit go to the stream's quarantine (SELECT * FROM <stream>.quarantine), the others
+            go on.
+        """,
+        examples="""
+            ladle push trades monday.csv tuesday.csv
+            ladle push trades history.parquet --no-wait
+            tail -f events.jsonl | ladle push events - --format json
+        """,
+    )
+    add_warehouse(push)
+    push.add_argument("stream", metavar="STREAM", help="the stream's name")
+    push.add_argument("files", nargs="+", metavar="FILE", help="files to read, - for standard input")
+    push.add_argument(
+        "--format", choices=("csv", "json", "parquet"), help="by default told by the file's name"
+    )
+    push.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="end when the rows are safely received, before they are visible",
+    )
+
+
+def _add_register(commands: Commands) -> None:
+    register = command(
+        commands,
+        "register",
+        _register,
+        help="register a standing query",
+        description="""
+            Register a standing query. From then on it stands: its answer covers what has arrived before and
+            what arrives later. (For many, put CREATE QUERY statements into a file: ladle sql -f FILE.)
+        """,
+        examples="""
+            ladle register dear "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 HOUR END NOW"
+            ladle register total "SELECT count(*) AS n FROM trades" --materialize complete
+        """,
+    )
+    add_warehouse(register)
+    register.add_argument("name", metavar="NAME", help="a name for the query")
+    register.add_argument("sql", metavar="SELECT", help="the query")
+    register.add_argument(
+        "--materialize",
+        choices=_MODES,
+        help="what is kept ready: none, partial (results per segment, the default), complete (the answer)",
+    )
+
+
+def _push(args: argparse.Namespace) -> int:
+    from ladle.cli.rows import format_of, read_rows
+
+    forms = [format_of(name, args.format) for name in args.files]
+    with opened(args) as db:
+        schema = _schema(db, args.stream)
+        for name, form in zip(args.files, forms, strict=True):
+            pushed, epoch = 0, None
+            with patience(f"pushing {name}"), _opened_file(name) as file:
+                live = name == "-"
+                try:
+                    for table, last in _with_last(read_rows(file, form, schema, live=live), live=live):
+                        epoch = db.push(args.stream, table, wait=last and not args.no_wait)
+                        pushed += table.num_rows
+                except Exception as error:
+                    raise _half_way(error, name, form, pushed) from error
+            seen = f", visible in epoch {epoch}" if epoch is not None else ""
+            sys.stdout.write(f"pushed {pushed:,} row{'' if pushed == 1 else 's'} to {args.stream}{seen}\n")
+    return 0
+
+
+def _schema(db: Any, name: str) -> StreamSchema:
+    streams = {stream.name.lower(): stream.schema for stream in db.streams()}
+    if name.lower() not in streams:
+        raise unknown("stream", name, [stream.name for stream in db.streams()])
+    found: StreamSchema = streams[name.lower()]
+    return found
+
+
+def _with_last(tables: Iterator[Any], *, live: bool) -> Iterator[tuple[Any, bool]]:
+    """Each table, and whether to wait for it: the last one of a file, each one of a live input."""
+    if live:
+        yield from ((table, True) for table in tables)
+        return
+    held = next(tables, None)
+    for table in tables:
+        yield held, False
+        held = table
+    if held is not None:
+        yield held, True
+
+
+def _half_way(error: Exception, name: str, form: str, pushed: int) -> Exception:
+    """The error with the file's name and what had been pushed; if it is not the input's fault, as it is."""
+    import pyarrow as pa
+
+    before = f" {pushed:,} rows before it were pushed." if pushed else " Nothing was pushed."
+    if isinstance(error, LadleError):
+        error.message = f"{name}: {error.message}{before}"
+        return error
+    if isinstance(error, pa.ArrowException):
+        first = str(error).splitlines()[0].rstrip(".")
+        return LadleError(f"{name} can't be read as {form}: {first}.{before}")
+    return error
+
+
+@contextmanager
+def _opened_file(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        content = Path(name).open("rb")  # noqa: SIM115 - an error of reading is another thing than of opening
+    except OSError as error:
+        raise LadleError(f"Can't read '{name}': {error.strerror}.") from None
+    with content:
+        yield content
+
+
+def _register(args: argparse.Namespace) -> int:
+    how = {} if args.materialize is None else {"materialize": args.materialize}
+    with patience("opening the warehouse"), opened(args) as db, about(args.sql):
+        query = db.register(args.sql, name=args.name, **how)
+    sys.stdout.write(f"registered {query.name}; its answer: ladle invoke {query.name}\n")
+    return 0

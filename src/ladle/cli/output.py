@@ -1,0 +1,100 @@
+"""Answers on standard output: a table for people, CSV or JSON lines for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ladle.answer import Answer
+
+FORMATS = ("table", "csv", "json")
+_BATCH_ROWS = 10_000
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="table: for people (default); csv: with a header; json: one object a line",
+    )
+    parser.add_argument(
+        "--rows",
+        type=_row_count,
+        default=40,
+        metavar="N",
+        help="how many rows a table shows (default 40, 0: all); csv and json always write all",
+    )
+
+
+def write_answer(answer: Answer, *, form: str, rows_max: int) -> None:
+    """Write one answer to standard output; of a statement that answers nothing, for people, what it did."""
+    table = answer.table
+    if table.num_columns == 0:
+        if form == "table" and answer.message:
+            sys.stdout.write(answer.message + "\n")
+        return
+    match form:
+        case "csv":
+            _write_csv(table)
+        case "json":
+            for line in _json_lines(table):
+                sys.stdout.write(line + "\n")
+        case _:
+            from ladle.present import table_text
+
+            sys.stdout.write(table_text(table, rows_max=rows_max or table.num_rows) + "\n")
+
+
+def _write_csv(table: pa.Table) -> None:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    flat = table
+    for index, field in enumerate(table.schema):
+        if not _csv_has(field.type):
+            # Arrow writes no nested values or bytes into CSV; JSON's form of them is what a reader can parse.
+            texts = [None if value is None else _json(value) for value in table.column(index).to_pylist()]
+            flat = flat.set_column(index, field.name, pa.array(texts, pa.string()))
+    sys.stdout.flush()
+    csv.write_csv(flat, _binary_stdout())
+
+
+def _csv_has(type_: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return not (pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
+
+
+def _json_lines(table: pa.Table) -> Iterator[str]:
+    names = table.column_names
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        # By position, because an answer may have two columns of one name.
+        columns = [column.to_pylist() for column in batch.columns]
+        for values in zip(*columns, strict=True):
+            yield _json(dict(zip(names, values, strict=True)))
+
+
+def _json(value: Any) -> str:
+    from ladle.present import plain
+
+    if isinstance(value, bytes):
+        return value.hex()
+    return json.dumps(value, default=plain, ensure_ascii=False)
+
+
+def _binary_stdout() -> Any:
+    return getattr(sys.stdout, "buffer", sys.stdout)
+
+
+def _row_count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise ValueError(text)
+    return count

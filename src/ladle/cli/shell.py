@@ -1,0 +1,244 @@
+"""The interactive shell of `ladle sql`: history, completion, highlighting, statements over several lines.
+
+A statement ends with a semicolon. Commands of the shell itself begin with a backslash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.styles import Style, merge_styles
+from prompt_toolkit.styles.pygments import style_from_pygments_cls
+from pygments.lexer import inherit, words
+from pygments.lexers.sql import SqlLexer
+from pygments.styles import get_style_by_name
+from pygments.token import Keyword
+
+from ladle.cli.ask import run_script
+from ladle.cli.output import write_answer
+from ladle.cli.terminal import opened, patience, show_error
+from ladle.errors import LadleError
+
+# fmt: off
+KEYWORDS = (
+    "ADD", "AHEAD", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
+    "CAST", "COLUMN", "CREATE", "CROSS", "DAY", "DAYS", "DESC", "DESCRIBE", "DISTINCT", "DROP",
+    "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FOREVER", "FROM", "GROUP", "HAVING",
+    "HOUR", "HOURS", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LIKE", "LIMIT",
+    "MAX", "MINUTE", "MINUTES", "NOT", "NOW", "NULL", "OR", "ORDER", "QUERIES", "QUERY", "RANGE",
+    "RETAIN", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "STREAM", "STREAMS", "THEN",
+    "TIMESTAMP", "TRUE", "UNION", "VALUES", "WHEN", "WHERE", "WITH",
+)
+FUNCTIONS = (
+    "avg", "coalesce", "count", "date_trunc", "lower", "max", "min", "round", "sum", "upper",
+)
+TYPES = (
+    "BIGINT", "BINARY", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "SMALLINT",
+    "STRING", "TIMESTAMP_NTZ", "TINYINT",
+)
+# fmt: on
+
+HELP = r"""A statement ends with a semicolon and may span lines.
+  \streams      the streams             \d NAME   columns of a stream or query
+  \queries      the standing queries    \?        this help
+  \status       rates, sources, epochs  \q        leave (also Ctrl-D)
+Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE QUERY, DROP QUERY,
+SHOW QUERIES, SELECT, INSERT INTO, EXPLAIN.  Example:
+  SELECT symbol, max(price) FROM trades GROUP BY symbol BEGIN NOW - INTERVAL 1 MINUTE END NOW;"""
+
+
+class LadleLexer(SqlLexer):  # type: ignore[misc]
+    """SQL, with the words of streams and windows."""
+
+    name = "Ladle SQL"
+    tokens = {  # noqa: RUF012 - pygments reads a plain class attribute
+        "root": [(words(KEYWORDS, prefix=r"(?i)\b", suffix=r"\b"), Keyword), inherit]
+    }
+
+
+class NameCompleter(Completer):
+    """Keywords, functions, and the names that the warehouse has."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        word = document.get_word_before_cursor(WORD=False)
+        if not word or document.text_before_cursor.lstrip().startswith("\\"):
+            return
+        lowered = word.lower()
+        for name, kind in self.names.items():
+            if name.lower().startswith(lowered):
+                yield Completion(name, -len(word), display_meta=kind)
+        for text in (*KEYWORDS, *TYPES):
+            if text.lower().startswith(lowered):
+                # As it is being typed: lower case stays lower case.
+                yield Completion(text.lower() if word.islower() else text, -len(word))
+        for text in FUNCTIONS:
+            if text.startswith(lowered):
+                yield Completion(text, -len(word), display_meta="function")
+
+
+def run_shell(args: argparse.Namespace) -> int:
+    """Read statements until the user leaves."""
+    with patience("opening the warehouse"):
+        opening = opened(args)
+        db = opening.__enter__()
+    try:
+        Shell(db, form=args.format, rows_max=args.rows).run(args.warehouse)
+    finally:
+        opening.__exit__(None, None, None)
+    return 0
+
+
+class Shell:
+    """One open warehouse and the loop over it."""
+
+    def __init__(self, db: Any, *, form: str, rows_max: int) -> None:
+        self._db = db
+        self._form = form
+        self._rows_max = rows_max
+        self._completer = NameCompleter()
+        self._commands: dict[str, Callable[[str], None]] = {
+            "\\streams": lambda _: self._execute("SHOW STREAMS"),
+            "\\queries": lambda _: self._execute("SHOW QUERIES"),
+            "\\d": self._describe,
+            "\\status": lambda _: self._status(),
+            "\\?": lambda _: _say(HELP),
+        }
+
+    def run(self, title: str) -> None:
+        _say(f"Ladle SQL on '{title}'. A statement ends with ';'. Help: \\?  Leave: \\q")
+        session = self._session()
+        while True:
+            self._refresh_names()
+            try:
+                text = session.prompt("ladle> ").strip()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if text in ("\\q", "quit", "exit", "quit;", "exit;"):
+                return
+            self.handle(text)
+
+    def handle(self, text: str) -> None:
+        """Run one input; errors and Ctrl-C end that input, not the shell."""
+        try:
+            if text.startswith("\\"):
+                name, _, rest = text.rstrip(";").partition(" ")
+                known = self._commands.get(name)
+                if known is None:
+                    _say(f"There is no command {name}. Help: \\?")
+                else:
+                    known(rest.strip())
+            elif text.strip("; \n\t"):
+                self._execute(text)
+        except LadleError as error:
+            show_error(error, text)
+        except KeyboardInterrupt:
+            _say("stopped")
+
+    def _execute(self, text: str) -> None:
+        begin = time.perf_counter()
+        for answer in run_script(self._db, text):
+            took_ms = (time.perf_counter() - begin) * 1_000
+            write_answer(answer, form=self._form, rows_max=self._rows_max)
+            _say(f"epoch {answer.epoch}, {took_ms:,.0f} ms")
+            begin = time.perf_counter()
+
+    def _describe(self, name: str) -> None:
+        if not name:
+            _say("\\d needs a name: \\d trades")
+            return
+        self._execute(f"DESCRIBE {name}")
+
+    def _status(self) -> None:
+        from ladle.cli.watch import status_text
+
+        _say(status_text(self._db.status()))
+
+    def _refresh_names(self) -> None:
+        """What completion offers; a warehouse that can't tell now must not end the shell."""
+        names: dict[str, str] = {}
+        try:
+            for stream in self._db.streams():
+                names[stream.name] = "stream"
+                names.update((column, f"column of {stream.name}") for column in _columns(stream))
+            names.update((query.name, "query") for query in self._db.queries())
+        except LadleError:
+            return
+        self._completer.names = names
+
+    def _session(self) -> PromptSession[str]:
+        base = style_from_pygments_cls(get_style_by_name("native"))
+        return PromptSession(
+            history=_history(),
+            lexer=PygmentsLexer(LadleLexer),
+            completer=self._completer,
+            complete_while_typing=False,
+            multiline=True,
+            prompt_continuation=lambda width, *_: " " * (width - 3) + "-> ",
+            key_bindings=_keys(),
+            style=merge_styles([base, Style.from_dict({"prompt": "bold"})]),
+            enable_history_search=False,
+        )
+
+
+def _keys() -> KeyBindings:
+    """Enter runs what is complete and starts a new line otherwise."""
+    keys = KeyBindings()
+
+    @Condition
+    def runs() -> bool:
+        from prompt_toolkit.application import get_app
+
+        buffer = get_app().current_buffer
+        return buffer.complete_state is None and is_runnable(buffer.text)
+
+    @keys.add("enter", filter=runs)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    return keys
+
+
+def is_runnable(text: str) -> bool:
+    """Whether Enter should run the input: nothing, a shell command, or statements that are complete."""
+    stripped = text.strip()
+    if not stripped or stripped.startswith("\\") or stripped in ("quit", "exit"):
+        return True
+    from ladle.sql.parse import is_complete
+
+    return is_complete(stripped)
+
+
+def _columns(stream: Any) -> Iterable[str]:
+    return [column.name for column in stream.schema.columns]
+
+
+def _history() -> History:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    try:
+        (state / "ladle").mkdir(parents=True, exist_ok=True)
+        return FileHistory(str(state / "ladle" / "history"))
+    except OSError:
+        return InMemoryHistory()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,151 @@
+"""What every command shares: how it is declared, opens the warehouse, tells what takes long, shows errors."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from textwrap import dedent, indent
+from typing import Any
+
+from ladle.errors import LadleError, Position
+
+Run = Callable[[argparse.Namespace], int]
+Commands = Any  # argparse has no public name for what add_subparsers returns
+
+_PATIENCE_SECONDS = 1.0
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def command(commands: Commands, name: str, run: Run, *, help: str, description: str, examples: str) -> Any:
+    """A command's parser, with examples under its help."""
+    added = commands.add_parser(
+        name,
+        help=help,
+        description=dedent(description).strip(),
+        epilog="examples:\n" + indent(dedent(examples).strip("\n"), "  "),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    added.set_defaults(run=run)
+    return added
+
+
+def add_warehouse(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-w",
+        "--warehouse",
+        metavar="PATH",
+        default=os.environ.get("LADLE_WAREHOUSE", "warehouse"),
+        help="the folder with the streams and queries (default: $LADLE_WAREHOUSE, else ./warehouse)",
+    )
+
+
+@contextmanager
+def opened(args: argparse.Namespace) -> Iterator[Any]:
+    """The warehouse: through the process that holds it for writing, if there is one, else opened here."""
+    from ladle.remote import open_warehouse
+
+    with open_warehouse(args.warehouse) as db:
+        yield db
+
+
+@contextmanager
+def patience(text: str) -> Iterator[None]:
+    """Says on stderr what is going on once it takes longer than a second, and for how long.
+
+    What Ladle logs meanwhile ("starting Spark") replaces the text.
+    """
+    spinner = _Spinner(text)
+    logger = logging.getLogger("ladle")
+    level = logger.level
+    logger.addHandler(spinner)
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    thread = threading.Thread(target=spinner.spin, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        spinner.done.set()
+        thread.join()
+        logger.removeHandler(spinner)
+        logger.setLevel(level)
+
+
+class _Spinner(logging.Handler):
+    def __init__(self, text: str) -> None:
+        super().__init__(logging.INFO)
+        self.text = text
+        self.done = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage().splitlines()[0]
+
+    def spin(self) -> None:
+        begin = time.monotonic()
+        if self.done.wait(_PATIENCE_SECONDS):
+            return
+        if not sys.stderr.isatty():
+            self._plain()
+            return
+        frame = 0
+        while True:
+            seconds = time.monotonic() - begin
+            sys.stderr.write(f"\r{_FRAMES[frame % len(_FRAMES)]} {self.text} ... {seconds:.0f} s\x1b[K")
+            sys.stderr.flush()
+            frame += 1
+            if self.done.wait(0.1):
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+                return
+
+    def _plain(self) -> None:
+        """Where nobody watches, one line for each thing that takes long."""
+        said = None
+        while True:
+            if self.text != said:
+                said = self.text
+                sys.stderr.write(f"{said} ...\n")
+                sys.stderr.flush()
+            if self.done.wait(1.0):
+                return
+
+
+@contextmanager
+def about(text: str) -> Iterator[None]:
+    """Errors raised inside are about this SQL text: shown with its line and a caret; the command ends."""
+    try:
+        yield
+    except LadleError as error:
+        show_error(error, text)
+        raise SystemExit(1) from None
+
+
+def show_error(error: LadleError, text: str | None = None) -> None:
+    sys.stderr.write(error_text(error, text) + "\n")
+    sys.stderr.flush()
+
+
+def error_text(error: LadleError, text: str | None = None) -> str:
+    """`error: message (at line 1, column 8)`, the line with a caret under the position, and the hint."""
+    where = f" (at {error.position})" if error.position else ""
+    lines = [f"error: {error.message}{where}"]
+    if text is not None and error.position is not None:
+        lines += _caret(text, error.position)
+    if error.hint:
+        lines.append(f"  hint: {error.hint}")
+    return "\n".join(lines)
+
+
+def _caret(text: str, position: Position) -> list[str]:
+    lines = text.splitlines()
+    if not 1 <= position.line <= len(lines):
+        return []
+    line = lines[position.line - 1].replace("\t", " ")
+    begin = max(0, position.column - 80)
+    shown = line[begin : begin + 110]
+    return [f"  {shown}", "  " + " " * (position.column - 1 - begin) + "^"]

@@ -1,0 +1,121 @@
+"""`ladle status`: what is going on, once or again and again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ladle.cli.terminal import Commands, add_warehouse, command, opened, patience
+
+if TYPE_CHECKING:
+    from ladle.status import Status
+
+_WATCH_SECONDS = 1.0
+
+
+def add(commands: Commands) -> None:
+    status = command(
+        commands,
+        "status",
+        _status,
+        help="streams, sources, queries: rates, epochs, coverage, errors",
+        description="Show what is going on in a warehouse.",
+        examples="""
+            ladle status
+            ladle status --watch
+            ladle status --json
+        """,
+    )
+    add_warehouse(status)
+    how = status.add_mutually_exclusive_group()
+    how.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
+    how.add_argument("--json", action="store_true", help="as one JSON object, for programs")
+
+
+def _status(args: argparse.Namespace) -> int:
+    if args.watch:
+        return _watch(args)
+    with patience("opening the warehouse"), opened(args) as db:
+        status = db.status()
+    if args.json:
+        from dataclasses import asdict
+
+        sys.stdout.write(json.dumps(asdict(status), default=str) + "\n")
+    else:
+        sys.stdout.write(status_text(status) + "\n")
+    return 0
+
+
+def _watch(args: argparse.Namespace) -> int:
+    clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+    try:
+        with opened(args) as db:
+            while True:
+                sys.stdout.write(f"{clear}{status_text(db.status())}\n")
+                sys.stdout.flush()
+                time.sleep(_WATCH_SECONDS)
+    except KeyboardInterrupt:
+        # The way to end it, so not a failure.
+        return 0
+
+
+def status_text(status: Status) -> str:
+    """The status as a few tables; those with nothing to show are left out."""
+    access = ", read only" if status.read_only else ""
+    parts = [f"{status.path}: epoch {status.epoch:,}, Spark {status.spark}{access}"]
+    streams: list[dict[str, Any]] = [
+        {
+            "stream": stream.name,
+            "rows": stream.rows,
+            "retained": stream.retained_rows,
+            "rows/s": round(stream.rows_per_second),
+            "epochs": stream.epochs,
+            "clock": None if stream.clock is None else stream.clock.replace(microsecond=0, tzinfo=None),
+            "pending": stream.pending,
+            "quarantined": stream.quarantined,
+            "files": stream.files,
+            "MB": round(stream.bytes / 1e6, 1),
+        }
+        for stream in status.streams
+    ]
+    sources = [
+        {
+            "stream": source.stream,
+            "source": source.name,
+            "state": source.state,
+            "batch": source.batch,
+            "restarts": source.restarts,
+            "error": source.error or "",
+        }
+        for source in status.sources
+    ]
+    queries = [
+        {
+            "query": query.name,
+            "window": query.window,
+            "materialize": query.materialize,
+            "covered": "" if query.materialize == "none" else f"{int(query.coverage * 100)}%",
+            "segments": query.segments,
+            "invocations": query.invocations,
+            "error": query.error or "",
+        }
+        for query in status.queries
+    ]
+    parts += [_table(rows) for rows in (streams, sources, queries) if rows]
+    parts += [f"backfill of {b.stream}: {b.done:,} of {b.total:,} segments" for b in status.backfills]
+    parts += [f"{stream.name}: pushes wait: {stream.error}" for stream in status.streams if stream.error]
+    parts += [f"{task} failed: {reason}" for task, reason in status.problems.items()]
+    if not status.streams:
+        parts.append('There are no streams yet. Create one: ladle sql -c "CREATE STREAM ..."')
+    return "\n\n".join(parts)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    import pyarrow as pa
+
+    from ladle.present import table_text
+
+    return table_text(pa.Table.from_pylist(rows), rows_max=len(rows), footer=False)

@@ -1,0 +1,60 @@
+"""All settings, in one table. A setting comes from `connect(..., settings=)` or the environment as LADLE_<NAME>."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ladle.errors import LadleError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    segment_rows_max: int = 65_536
+    """Tuples in a segment at most."""
+    checkpoint_entries: int = 256
+    """A checkpoint of the log is written after this many entries."""
+    compact_files_min: int = 16
+    """Neighbouring small files of one level that are merged into one."""
+    cache_bytes_max: int = 1 << 30
+    """Decoded segments that the serving process keeps."""
+    residual_rows_max: int = 4_000_000
+    """A residual over more input rows than this runs on Spark instead of DuckDB."""
+    residual_memory_bytes_max: int = 4 << 30
+    """What DuckDB may use for one residual."""
+    invoke_seconds_max: float = 60.0
+    """An invocation that takes longer is stopped with a clear error."""
+    factor_seconds_max: float = 2.0
+    """A factor that takes longer over one segment leaves its own queries uncovered there."""
+    backfill_rows_max: int = 1 << 19
+    """Tuples scanned by one backfill job, so that epochs pass between jobs."""
+    push_bytes_max: int = 1 << 30
+    """Pushed bytes that may wait in one stream's inbox; beyond it a push is refused."""
+    retry_seconds_max: float = 60.0
+    """The longest pause before a failed source is started again."""
+    grace_seconds: float = 60.0
+    """How long a replaced data file stays for readers of the Delta table that opened it before."""
+    maintenance_seconds: float = 1.0
+    """How often compaction, retention, clean-up and the Delta follower look for work."""
+
+    @staticmethod
+    def load(overrides: dict[str, Any] | None = None) -> Settings:
+        values: dict[str, Any] = {}
+        for field in fields(Settings):
+            text = os.environ.get(f"LADLE_{field.name.upper()}")
+            if text is not None:
+                values[field.name] = _parse(field.name, text, field.default)
+        for name, value in (overrides or {}).items():
+            if name not in {field.name for field in fields(Settings)}:
+                known = ", ".join(field.name for field in fields(Settings))
+                raise LadleError(f"There is no setting '{name}'. Settings: {known}.")
+            values[name] = value
+        return Settings(**values)
+
+
+def _parse(name: str, text: str, default: Any) -> Any:
+    try:
+        return type(default)(text)
+    except ValueError:
+        raise LadleError(f"LADLE_{name.upper()}={text!r} is not a {type(default).__name__}.") from None

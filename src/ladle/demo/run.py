@@ -1,0 +1,353 @@
+"""`ladle demo` from start to end: streams, standing queries, a late query, a view, and a clean stop."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.live import Live
+
+from ladle.demo.flow import FileSink, Pump, Sink, choose_feeds, gateway_sink, push_sink
+from ladle.demo.generators import Feed
+from ladle.demo.replay import Trace
+from ladle.demo.scenario import FILE_STREAMS, LATE, STREAMS, Standing, standing_queries
+from ladle.demo.view import Picture, QueryLine, StreamLine, count_text, render
+from ladle.errors import LadleError, WarehouseError
+from ladle.present import cells, table_text
+
+_LATE_AFTER_SECONDS = 20.0
+_VIEW_SECONDS = 0.5
+_PLAIN_SECONDS = 5.0
+_TURN_SECONDS = 5.0
+_WAYS = {
+    "trades": "a Spark source: Parquet files in a folder",
+    "quotes": "pushed by a client, as Arrow",
+    "sensors": "pushed by a gateway that checks nothing",
+    "connections": "a Spark source: Parquet files in a folder",
+}
+
+
+def run_demo(
+    warehouse: str | None,
+    *,
+    seconds: float | None,
+    generated: bool,
+    plain: bool,
+    picture_file: str | None = None,
+) -> int:
+    """Run until the time is over or the user ends it; 0 either way."""
+    console = Console()
+    if warehouse is not None and Path(warehouse).exists() and any(Path(warehouse).iterdir()):
+        raise WarehouseError(
+            f"The demo wants a warehouse of its own, and '{warehouse}' is not empty.",
+            hint="name a new folder, or leave -w out for a temporary one",
+        )
+    folder = Path(tempfile.mkdtemp(prefix="ladle-demo-"))
+    try:
+        with _terminated_as_interrupted():
+            path = Path(warehouse).absolute() if warehouse else folder / "warehouse"
+            demo = Demo(
+                console, path, folder / "incoming", seconds=seconds, live=console.is_terminal and not plain
+            )
+            try:
+                demo.run(choose_feeds(generated=generated), picture_file)
+            except KeyboardInterrupt:
+                console.print("stopped")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if warehouse is not None:
+        console.print(f"The warehouse stays in {warehouse}.")
+    return 0
+
+
+class Demo:
+    """One run of the demonstration."""
+
+    def __init__(
+        self, console: Console, path: Path, incoming: Path, *, seconds: float | None, live: bool
+    ) -> None:
+        self._console = console
+        self._path = path
+        self._incoming = incoming
+        self._seconds = seconds
+        self._live = live
+        self._picture = Picture("", str(path), seconds_max=seconds)
+        self._standing: dict[str, Standing] = {}
+        self._turn_until = 0.0
+
+    def run(self, feeds: list[Feed], picture_file: str | None) -> None:
+        import ladle
+
+        self._picture.title = "; ".join(feed.description for feed in feeds)
+        for feed in feeds:
+            self._say(f"data: {feed.description}")
+        if any(isinstance(feed, Trace) for feed in feeds):
+            self._say("the times of replayed data are shifted to now")
+        self._say(f"starting Spark and opening {self._path} (about ten seconds) ...")
+        with ladle.connect(str(self._path)) as db:
+            pump = self._prepare(db, feeds)
+            pump.start()
+            begin = time.monotonic()
+            try:
+                self._watch(db, pump, begin)
+            finally:
+                pump.stop()
+                if picture_file is not None:
+                    save_picture(self._picture, picture_file)
+            self._summary(db)
+            self._say("stopping the streams ...")
+        self._say("done")
+
+    # -- the beginning --
+
+    def _prepare(self, db: Any, feeds: list[Feed]) -> Pump:
+        for statement in STREAMS.values():
+            db.sql(statement)
+        started = datetime.now(UTC)
+        queries = standing_queries(started)
+        db.register_many({query.name: query.sql for query in queries if query.materialize == "partial"})
+        for query in queries:
+            if query.materialize != "partial":
+                db.register(query.sql, name=query.name, materialize=query.materialize)
+            self._standing[query.name] = query
+        self._say(f"{len(queries)} standing queries registered before the first tuple")
+        spark = db.spark
+        self._say(f"Spark {spark.version} is up")
+        sinks: dict[str, Sink] = {
+            "quotes": push_sink(
+                db, "quotes", columns=["symbol", "bid", "bid_size", "ask", "ask_size", "exchange"]
+            ),
+            "sensors": gateway_sink(db, "sensors"),
+            **{name: FileSink(self._incoming / name) for name in FILE_STREAMS},
+        }
+        pump = Pump(feeds, sinks)
+        pump.put_history(time.time_ns() // 1_000, streams=("trades", "sensors", "connections"))
+        for name, columns in FILE_STREAMS.items():
+            files = spark.readStream.schema(columns).option("cleanSource", "delete")
+            db.attach(name, files.parquet(str(self._incoming / name)), source="files")
+        for name in STREAMS:
+            self._picture.streams[name] = StreamLine(name, _WAYS[name])
+        return pump
+
+    # -- while it runs --
+
+    def _watch(self, db: Any, pump: Pump, begin: float) -> None:
+        asker = Asker(db, self._standing)
+        asker.start()
+        late = False
+        try:
+            with self._screen() as show:
+                while self._seconds is None or time.monotonic() - begin < self._seconds:
+                    self._picture.seconds = time.monotonic() - begin
+                    if not late and self._late_is_due():
+                        late = True
+                        self._register_late(db)
+                    self._look(db, asker, pump)
+                    show()
+                    time.sleep(_VIEW_SECONDS)
+        finally:
+            asker.stop()
+
+    def _late_is_due(self) -> bool:
+        due = _LATE_AFTER_SECONDS if self._seconds is None else min(_LATE_AFTER_SECONDS, self._seconds / 2)
+        return self._picture.seconds >= due and self._picture.streams["trades"].rows > 0
+
+    def _register_late(self, db: Any) -> None:
+        """The point of it all: a query that comes after the data answers for the data."""
+        self._standing[LATE.name] = LATE
+        begin = time.perf_counter()
+        query = db.register(LATE.sql, name=LATE.name)
+        answer = query.invoke()
+        took_ms = (time.perf_counter() - begin) * 1_000
+        rows = count_text(self._picture.streams["trades"].rows)
+        counted = sum(answer.table.column("blocks").to_pylist()) if len(answer) else 0
+        self._event(
+            f"'{LATE.name}' registered after {rows} trades had arrived; "
+            f"registered and answered for all of them in {took_ms:,.0f} ms ({counted:,} block trades)"
+        )
+        self._show(LATE.name, 2 * _TURN_SECONDS)
+
+    def _look(self, db: Any, asker: Asker, pump: Pump) -> None:
+        status = db.status()
+        self._picture.epoch = status.epoch
+        failing = {source.stream: source.error for source in status.sources if source.error}
+        for stream in status.streams:
+            line = self._picture.streams.setdefault(stream.name, StreamLine(stream.name, ""))
+            line.rows, line.epochs = stream.rows, stream.epochs
+            line.rate = stream.rows_per_second
+            line.rates.append(stream.rows_per_second)
+            line.quarantined, line.waiting = stream.quarantined, stream.pending
+            line.error = failing.get(stream.name) or stream.error
+        for query in status.queries:
+            # Other terminals may register queries of their own: those are shown too.
+            standing = self._standing.get(query.name) or Standing(
+                query.name, query.sql, "registered elsewhere"
+            )
+            self._standing.setdefault(query.name, standing)
+            shown = self._picture.queries.setdefault(
+                query.name,
+                QueryLine(query.name, standing.question, standing.sql, late=query.name == LATE.name),
+            )
+            shown.window, shown.mode, shown.coverage = query.window, query.materialize, query.coverage
+            asker.fill(shown)
+        gone = set(self._picture.queries) - {query.name for query in status.queries}
+        for name in gone:
+            del self._picture.queries[name]
+            self._standing.pop(name, None)
+        if pump.error:
+            self._event(pump.error)
+        self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Show another query's answer every few seconds."""
+        names = list(self._picture.queries)
+        if not names:
+            self._picture.shown = None
+        elif self._picture.seconds >= self._turn_until or self._picture.shown not in names:
+            shown = self._picture.shown
+            following = names.index(shown) + 1 if shown in names else 0
+            self._show(names[following % len(names)], _TURN_SECONDS)
+
+    def _show(self, name: str, seconds: float) -> None:
+        self._picture.shown = name
+        self._turn_until = self._picture.seconds + seconds
+
+    @contextmanager
+    def _screen(self) -> Iterator[Any]:
+        if self._live:
+            with Live(console=self._console, screen=True, auto_refresh=False) as live:
+                yield lambda: live.update(render(self._picture), refresh=True)
+            return
+        said = [-_PLAIN_SECONDS]
+
+        def show() -> None:
+            if self._picture.seconds - said[0] >= _PLAIN_SECONDS:
+                said[0] = self._picture.seconds
+                self._say(progress_line(self._picture))
+
+        yield show
+
+    # -- the end --
+
+    def _summary(self, db: Any) -> None:
+        """The last answers, and what has been quarantined."""
+        self._say(progress_line(self._picture))
+        for name, standing in self._standing.items():
+            answer = db.query(name).invoke()
+            self._say(f"\n{name}: {standing.question}\n{table_text(answer.table, rows_max=5)}")
+        bad = db.sql(
+            "SELECT reason, count(*) AS n FROM sensors.quarantine GROUP BY reason ORDER BY n DESC LIMIT 5"
+        )
+        self._say(f"\nquarantined readings (SELECT * FROM sensors.quarantine):\n{table_text(bad.table)}")
+
+    def _event(self, text: str) -> None:
+        if not self._picture.events or self._picture.events[-1] != text:
+            self._picture.events.append(text)
+            if not self._live:
+                self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Asker:
+    """A client beside the view: invokes the queries in turn, so that drawing never waits for an answer."""
+
+    def __init__(self, db: Any, standing: dict[str, Standing]) -> None:
+        self._db = db
+        self._standing = standing
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._answers: dict[str, tuple[int, float, str, str]] = {}
+        self._thread = threading.Thread(target=self._run, name="ladle-demo-asker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def fill(self, line: QueryLine) -> None:
+        with self._lock:
+            known = self._answers.get(line.name)
+        if known is not None:
+            line.rows, line.took_ms, line.headline, line.answer = known
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for name in list(self._standing):
+                if self._stop.wait(0.1):
+                    return
+                try:
+                    answer = self._db.query(name).invoke()
+                    known = (
+                        len(answer),
+                        answer.seconds * 1_000,
+                        headline(answer.table),
+                        table_text(answer.table, rows_max=6, width=110)
+                        + f"\nepoch {answer.epoch}, now {answer.now:%H:%M:%S} UTC",
+                    )
+                except LadleError as error:
+                    known = (0, 0.0, error.message, error.message)
+                with self._lock:
+                    self._answers[name] = known
+
+
+def headline(table: pa.Table) -> str:
+    """The first row in a few words: `symbol NVDA, shares 12345`."""
+    if not table.num_rows:
+        return "nothing"
+    first = table.slice(0, 1)
+    return ", ".join(
+        f"{name} {cells(column)[0]}" for name, column in zip(first.column_names, first.columns, strict=True)
+    )
+
+
+def progress_line(picture: Picture) -> str:
+    streams = ", ".join(f"{line.name} {count_text(line.rows)}" for line in picture.streams.values())
+    rate = sum(line.rate for line in picture.streams.values())
+    kept = [line.coverage for line in picture.queries.values() if line.mode != "none"]
+    covered = f", coverage {int(100 * sum(kept) / len(kept))}%" if kept else ""
+    return (
+        f"[{picture.seconds:4.0f} s] epoch {picture.epoch:,}: {streams} rows; {rate:,.0f} rows/s; "
+        f"{len(picture.queries)} queries{covered}"
+    )
+
+
+def save_picture(picture: Picture, file: str) -> None:
+    """The view as an SVG."""
+    with open("/dev/null", "w", encoding="utf-8") as nowhere:
+        console = Console(record=True, width=124, file=nowhere, force_terminal=True)
+        console.print(render(picture))
+        console.save_svg(file, title="ladle demo")
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does: cleanly."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.stdout.flush()

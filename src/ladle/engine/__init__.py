@@ -1,0 +1,5 @@
+"""The engine: what makes streams, standing queries and answers out of the layers below."""
+
+from ladle.engine.database import Database, Query, Stream
+
+__all__ = ["Database", "Query", "Stream"]

@@ -1,0 +1,76 @@
+"""PSoup-C: the current window's rows of a query, kept current (PSoup section 5).
+
+What is kept is the matching rows of each data file that the window touches, and the last answer. After an epoch only the
+new file is read; files that left the window are let go. Like everything derived it may be emptied at any moment.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+
+from ladle.catalog import Catalog, StreamState
+from ladle.engine.reader import Extent, Reader, cut_to
+from ladle.errors import EvaluationError
+from ladle.plan import Plan, RowsWindow, Scan
+from ladle.plan.window import MAX_US, MIN_US
+
+
+class Kept:
+    """The kept rows of one query."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._rows: list[dict[tuple[str, int], pa.Table]] = [{} for _ in plan.scans]
+        self._answer: tuple[tuple[StreamState | None, ...], list[Extent], int, pa.Table] | None = None
+
+    def answer(self, catalog: Catalog, extents: list[Extent], now_us: int) -> pa.Table | None:
+        """The last answer, if neither data nor windows have moved since."""
+        with self._lock:
+            kept = self._answer
+        if kept is None:
+            return None
+        streams, kept_extents, kept_now_us, table = kept
+        same_data = all(a is b for a, b in zip(streams, self._streams(catalog), strict=True))
+        same_now = kept_now_us == now_us or not self._plan.residual.uses_now
+        return table if same_data and same_now and kept_extents == extents else None
+
+    def keep_answer(self, catalog: Catalog, extents: list[Extent], now_us: int, table: pa.Table) -> None:
+        with self._lock:
+            self._answer = (self._streams(catalog), extents, now_us, table)
+
+    def read(self, number: int, reader: Reader, scan: Scan, extent: Extent) -> pa.Table:
+        """The rows of a scan, gathered only where they are not kept yet."""
+        if isinstance(scan.window, RowsWindow):
+            return reader.read(scan, extent)
+        pieces = reader.pieces(scan, extent)
+        time = reader.time_column(scan)
+        columns = scan.columns if time in scan.columns else (*scan.columns, time)
+        with self._lock:
+            rows = self._rows[number]
+        missing = [piece for piece in pieces if (piece.file.name, piece.row_group) not in rows]
+        whole = Extent(MIN_US, MAX_US)
+        try:
+            gathered = {
+                (piece.file.name, piece.row_group): table
+                for piece, table in reader.gather(scan, whole, [piece.unbounded() for piece in missing], columns)
+            }
+        except EvaluationError:
+            # A tuple outside the window may be what raised; only those inside count.
+            return reader.read(scan, extent)
+        current = {
+            key: gathered[key] if key in gathered else rows[key]
+            for key in ((piece.file.name, piece.row_group) for piece in pieces)
+        }
+        with self._lock:
+            self._rows[number] = current
+        parts = [
+            cut_to(table, time, extent) if piece.edge else table
+            for piece, table in zip(pieces, current.values(), strict=True)
+        ]
+        return pa.concat_tables(parts).select(scan.columns) if parts else reader.empty(scan)
+
+    def _streams(self, catalog: Catalog) -> tuple[StreamState | None, ...]:
+        return tuple(catalog.stream(scan.block.stream) for scan in self._plan.scans)

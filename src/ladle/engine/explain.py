@@ -1,0 +1,70 @@
+"""EXPLAIN: the standing part, the residual, the window's kind, coverage and mode, as text for people."""
+
+from __future__ import annotations
+
+from ladle.catalog import Catalog, QueryState
+from ladle.engine.invoke import now_of
+from ladle.engine.reader import Reader
+from ladle.engine.store import Store
+from ladle.plan import Engine, Plan
+from ladle.sql.statements import Materialize
+
+_MODES = {
+    Materialize.NONE: "computed on invocation",
+    Materialize.PARTIAL: "results kept per segment",
+    Materialize.COMPLETE: "the current window's rows and answer kept current",
+}
+
+
+def explain_query(store: Store, catalog: Catalog, query: QueryState, wall_us: int, problem: str | None) -> str:
+    lines = [
+        f"standing query {query.name}",
+        f"  mode      {query.materialize.value}: {_MODES[query.materialize]}",
+    ]
+    if problem is not None:
+        lines.append(f"  problem   {problem} (some segments stay uncovered and are computed on invocation)")
+    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us)])
+
+
+def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> str:
+    lines = ["one-off query", "  mode      computed once"]
+    return "\n".join([*lines, *_plan_lines(store, catalog, plan, wall_us)])
+
+
+def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> list[str]:
+    reader = Reader(store, catalog, wall_us)
+    now_us = now_of(plan, catalog, wall_us)
+    lines = ["  standing part"]
+    for scan in plan.scans:
+        pieces = reader.pieces(scan, reader.extent(scan, now_us))
+        covered, total = reader.count_covered(scan, pieces)
+        sharers = _sharers(catalog, catalog.block_id(scan.block))
+        rows = sum(piece.rows for piece in pieces)
+        lines.append(f"    {scan.relation} = {scan.block.stream}")
+        lines.append(f"      window    {scan.window.kind.value}: {scan.window}")
+        for number, factor in enumerate(scan.block.factors):
+            lines.append(f"      {'factors ' if number == 0 else '     and'}  {factor.sql}")
+        if not scan.block.factors:
+            lines.append("      factors   none: every tuple of the window")
+        if sharers:
+            lines.append(f"      shared    by {len(sharers)} standing quer{'y' if len(sharers) == 1 else 'ies'}")
+        lines.append(f"      coverage  {covered} of {total} segments ({rows} tuples)")
+        lines.append(f"      columns   {', '.join(scan.columns)}")
+    if not plan.scans:
+        lines.append("    none: no stream is read")
+    lines.append("  residual")
+    residual = plan.residual
+    match residual.engine:
+        case Engine.PROJECTION:
+            lines.append("    engine    none: columns are picked from the standing part")
+        case Engine.DUCKDB:
+            limit = store.settings.residual_rows_max
+            lines.append(f"    engine    DuckDB in this process; Spark beyond {limit} input rows")
+        case Engine.SPARK:
+            lines.append(f"    engine    Spark: {residual.why_spark}")
+    lines.append(f"    sql       {residual.spark_sql}")
+    return lines
+
+
+def _sharers(catalog: Catalog, block_id: int | None) -> list[str]:
+    return [query.name for query in catalog.queries.values() if block_id in query.blocks]

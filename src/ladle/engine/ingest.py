@@ -1,0 +1,267 @@
+"""Epochs: the way of the data from a source or the inbox to a commit (DESIGN section 3).
+
+Every batch, whoever sends it, goes through `take_in`: one job writes files, one log entry makes them real. The entry
+names the source and the batch, so a batch that comes again is seen and skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from ladle import catalog as entries
+from ladle.archive.inbox import Inbox
+from ladle.catalog import INBOX, QUARANTINE, Catalog, StreamState
+from ladle.engine.store import Store
+from ladle.errors import LadleError, unknown
+from ladle.pipeline import Pipeline
+from ladle.plan import Block
+from ladle.schema import ARRIVAL, TIMESTAMP
+from ladle.stem.epoch import EpochTask, Manifest
+from ladle.stem.intake import Bounds
+from ladle.stem.query_stem import save_blocks
+
+_log = logging.getLogger(__name__)
+
+_MAX_AHEAD_US = 3_600_000_000
+_PUSHED_ROWS_MAX = 1 << 20
+
+
+@dataclass
+class Lane:
+    """What one stream's pushes need while the database is open."""
+
+    inbox: Inbox
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    wake: threading.Event = field(default_factory=threading.Event)
+    worker: threading.Thread | None = None
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The epoch of each push taken in by this process."""
+    error: str | None = None
+    failures: int = 0
+
+
+class Ingest:
+    def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._lock = threading.Lock()
+        self._lanes: dict[int, Lane] = {}
+        self._in_flight: set[str] = set()
+        self._stopping = threading.Event()
+        self.suspended: dict[int, str] = {}
+        """Blocks that were too slow to evaluate, and are computed on invocation until the database is opened anew."""
+        self.failing: dict[int, str] = {}
+        """Blocks that raised on some segment, which stays uncovered for them."""
+
+    # -- pushes --
+
+    def push(self, stream: StreamState, table: pa.Table) -> int:
+        """Receive rows durably; the number of the push."""
+        if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
+            arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
+            table = table.append_column(ARRIVAL, arrived)
+        return self.lane(stream).inbox.put(table)
+
+    def drain(self, stream: StreamState, upto: int | None = None) -> int | None:
+        """Take in what was pushed, up to a push at least; the epoch that one is in."""
+        lane = self.lane(stream)
+        with lane.lock:
+            while True:
+                current = self._store.catalog.streams.get(stream.name.lower())
+                if current is None or current.id != stream.id:
+                    return None
+                done = current.batches.get(INBOX, 0)
+                waiting = lane.inbox.pending(done)
+                if not waiting or (upto is not None and done >= upto):
+                    return lane.epochs.pop(upto, None) if upto is not None else None
+                batch = list(waiting[:1])
+                rows = batch[0].rows
+                for pushed in waiting[1:]:
+                    rows += pushed.rows
+                    if rows > _PUSHED_ROWS_MAX:
+                        break
+                    batch.append(pushed)
+                paths = [pushed.path for pushed in batch]
+                self._take_in_pushed(lane, current, [pushed.seq for pushed in batch], paths)
+
+    def drain_later(self, stream: StreamState) -> None:
+        """Have a worker take in what was pushed."""
+        lane = self.lane(stream)
+        with self._lock:
+            lane.wake.set()
+            if lane.worker is None and not self._stopping.is_set():
+                name = f"ladle-inbox-{stream.name}"
+                lane.worker = threading.Thread(target=self._work, args=(stream, lane), name=name, daemon=True)
+                lane.worker.start()
+
+    def lane(self, stream: StreamState) -> Lane:
+        with self._lock:
+            if stream.id not in self._lanes:
+                paths = self._store.warehouse.stream(stream.id)
+                inbox = Inbox(
+                    paths.inbox,
+                    after=stream.batches.get(INBOX, 0),
+                    bytes_max=self._store.settings.push_bytes_max,
+                )
+                self._lanes[stream.id] = Lane(inbox)
+            return self._lanes[stream.id]
+
+    def pending(self, stream: StreamState) -> int:
+        """Pushes that wait."""
+        return len(self.lane(stream).inbox.pending(stream.batches.get(INBOX, 0)))
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._lock:
+            lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.wake.set()
+        for lane in lanes:
+            if lane.worker is not None:
+                lane.worker.join()
+
+    # -- epochs --
+
+    def take_in(
+        self,
+        stream_name: str,
+        stream_id: int,
+        source: str,
+        batch: int,
+        run: Callable[[EpochTask], list[Manifest]],
+    ) -> int | None:
+        """One epoch; its number, or None when the batch is in the log already or the stream is gone."""
+        catalog = self._store.catalog
+        stream = _current(catalog, stream_name, stream_id)
+        if stream is None or stream.batches.get(source, -1) >= batch:
+            return None
+        task = self._task(catalog, stream, source)
+        with self._lock:
+            self._in_flight.add(task.token)
+        try:
+            manifests = sorted(run(task), key=lambda manifest: manifest.partition)
+            self._note_failures(manifests)
+            files = [file for manifest in manifests for file in manifest.files]
+            quarantined = [file for manifest in manifests for file in manifest.quarantine]
+            if not files and not quarantined:
+                return None
+
+            def make_entry(newest: Catalog) -> dict[str, object] | None:
+                current = _current(newest, stream_name, stream_id)
+                if current is None or current.batches.get(source, -1) >= batch:
+                    return None
+                return entries.epoch(current.name, source, batch, task.arrived_us, files, quarantined)
+
+            committed = self._store.commit(make_entry)
+        finally:
+            with self._lock:
+                self._in_flight.discard(task.token)
+        if committed is None:
+            return None
+        _log.debug("epoch %d: %s from %s", committed.epoch, stream_name, source)
+        return committed.epoch
+
+    @property
+    def in_flight(self) -> set[str]:
+        """Tokens of epochs whose files are being written."""
+        with self._lock:
+            return set(self._in_flight)
+
+    def save_query_set(self, stream: StreamState, blocks: dict[int, Block]) -> Path | None:
+        """The file from which workers read these blocks. Ids name contents for good, so equal ids are one file."""
+        if not blocks:
+            return None
+        digest = hashlib.blake2b(repr(sorted(blocks)).encode(), digest_size=12).hexdigest()
+        path = self._store.warehouse.derived / "querysets" / f"{stream.id}-{digest}.json"
+        if not path.exists():
+            try:
+                save_blocks(path, blocks)
+            except OSError as error:
+                _log.warning("the query set can't be written (%s); this epoch stays uncovered", error)
+                return None
+        return path
+
+    def _task(self, catalog: Catalog, stream: StreamState, source: str) -> EpochTask:
+        settings = self._store.settings
+        now_us = self._store.clock.now_us()
+        paths = self._store.warehouse.stream(stream.id)
+        ahead_us = stream.max_ahead_us if stream.max_ahead_us is not None else _MAX_AHEAD_US
+        blocks = {
+            block_id: block
+            for block_id, block in catalog.blocks_of(stream).items()
+            if block.factors and block_id not in self.suspended
+        }
+        return EpochTask(
+            schema=stream.schema,
+            quarantine_schema=QUARANTINE,
+            source=source,
+            token=uuid.uuid4().hex[:16],
+            arrived_us=now_us,
+            bounds=Bounds(stream.floor_us(now_us), now_us + ahead_us if stream.event_time else None),
+            archive=paths.archive,
+            quarantine=paths.quarantine,
+            results=paths.results,
+            query_set=self.save_query_set(stream, blocks),
+            segment_rows_max=settings.segment_rows_max,
+            factor_seconds_max=settings.factor_seconds_max,
+        )
+
+    def _take_in_pushed(self, lane: Lane, stream: StreamState, seqs: Sequence[int], paths: Sequence[Path]) -> None:
+        epoch = self.take_in(
+            stream.name, stream.id, INBOX, seqs[-1], lambda task: self._pipeline().run_pushed(task, paths)
+        )
+        if epoch is not None:
+            for seq in seqs:
+                lane.epochs[seq] = epoch
+            for old in [seq for seq in lane.epochs if seq < seqs[-1] - 10_000]:
+                del lane.epochs[old]
+        lane.inbox.discard(seqs[-1])
+
+    def _note_failures(self, manifests: Sequence[Manifest]) -> None:
+        for manifest in manifests:
+            self.note_failures(manifest.failures)
+
+    def note_failures(self, failures: object) -> None:
+        assert isinstance(failures, dict)
+        for block, (reason, slow) in failures.items():
+            (self.suspended if slow else self.failing)[block] = reason
+            _log.warning("block %d can't be evaluated: %s", block, reason)
+
+    def _work(self, stream: StreamState, lane: Lane) -> None:
+        pause = 0.5
+        while not self._stopping.is_set():
+            lane.wake.wait()
+            lane.wake.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self.drain(stream)
+                lane.error, lane.failures, pause = None, 0, 0.5
+            except LadleError as error:
+                lane.error = error.message
+                lane.failures += 1
+                _log.warning("pushes to %s wait: %s", stream.name, error.message)
+                self._stopping.wait(pause)
+                pause = min(pause * 2, self._store.settings.retry_seconds_max)
+                lane.wake.set()
+
+
+def _current(catalog: Catalog, name: str, stream_id: int) -> StreamState | None:
+    """The stream if it is still the one that was meant, not another of that name."""
+    stream = catalog.streams.get(name.lower())
+    return stream if stream is not None and stream.id == stream_id else None
+
+
+def require_stream(catalog: Catalog, name: str) -> StreamState:
+    stream = catalog.stream(name)
+    if stream is None:
+        raise unknown("stream", name, catalog.stream_names())
+    return stream

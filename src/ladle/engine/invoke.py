@@ -1,0 +1,115 @@
+"""Invocation (PSoup section 3.3): pin a snapshot, make the windows concrete, read the scans, run the residual.
+
+No Spark job is on this path while the input is small enough and DuckDB is known to agree with Spark on every function.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+import pyarrow as pa
+
+from ladle.answer import Answer, ResolvedWindow
+from ladle.catalog import Catalog
+from ladle.clock import to_datetime, to_us
+from ladle.engine.complete import Kept
+from ladle.engine.reader import Extent, Reader
+from ladle.engine.store import Store
+from ladle.evaluate import run_residual
+from ladle.pipeline import FileRelation, Pipeline, Relation
+from ladle.plan import Engine, Plan, RowsWindow, Scan
+from ladle.plan.window import MAX_US, MIN_US
+
+
+class Invoker:
+    """Answers plans over a store's newest snapshot."""
+
+    def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
+        self._store = store
+        self._pipeline = pipeline
+
+    def answer(self, plan: Plan, *, now: datetime | None = None, kept: Kept | None = None) -> Answer:
+        started = time.perf_counter()
+        with self._store.pin() as catalog:
+            wall_us = self._store.clock.now_us()
+            now_us = to_us(now) if now is not None else now_of(plan, catalog, wall_us)
+            reader = Reader(self._store, catalog, wall_us)
+            extents = [reader.extent(scan, now_us) for scan in plan.scans]
+            table = None if kept is None else kept.answer(catalog, extents, now_us)
+            if table is None:
+                table = self._run(plan, catalog, reader, extents, now_us, kept)
+                if kept is not None:
+                    kept.keep_answer(catalog, extents, now_us, table)
+        return Answer(
+            table,
+            catalog.epoch,
+            to_datetime(now_us),
+            tuple(_resolved(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True)),
+            time.perf_counter() - started,
+        )
+
+    def _run(
+        self, plan: Plan, catalog: Catalog, reader: Reader, extents: list[Extent], now_us: int, kept: Kept | None
+    ) -> pa.Table:
+        settings = self._store.settings
+        engine = plan.residual.engine
+        if engine is Engine.DUCKDB and self._input_rows(plan, reader, extents) > settings.residual_rows_max:
+            engine = Engine.SPARK
+        relations: dict[str, Relation] = {}
+        for number, (scan, extent) in enumerate(zip(plan.scans, extents, strict=True)):
+            if engine is Engine.SPARK and not isinstance(scan.window, RowsWindow):
+                relations[scan.relation] = self._files(catalog, reader, scan, extent)
+            elif kept is not None:
+                relations[scan.relation] = kept.read(number, reader, scan, extent)
+            else:
+                relations[scan.relation] = reader.read(scan, extent)
+        if engine is Engine.SPARK:
+            return self._pipeline().run_residual(plan, relations, now_us, settings.invoke_seconds_max)
+        return run_residual(
+            plan,
+            relations,
+            now_us,
+            seconds_max=settings.invoke_seconds_max,
+            memory_bytes_max=settings.residual_memory_bytes_max,
+        )
+
+    def _input_rows(self, plan: Plan, reader: Reader, extents: list[Extent]) -> int:
+        """An upper bound of the residual's input, without reading any of it."""
+        return sum(
+            piece.rows - piece.skip
+            for scan, extent in zip(plan.scans, extents, strict=True)
+            for piece in reader.pieces(scan, extent)
+        )
+
+    def _files(self, catalog: Catalog, reader: Reader, scan: Scan, extent: Extent) -> FileRelation:
+        stream = catalog.stream(scan.block.stream)
+        assert stream is not None
+        directory = self._store.directory(stream)
+        names = dict.fromkeys(piece.file.name for piece in reader.pieces(scan, extent))
+        return FileRelation(
+            tuple(directory / name for name in names),
+            stream.schema.arrow,
+            stream.schema.timestamp_column,
+            extent.begin_us,
+            extent.end_us,
+            tuple(factor.sql for factor in scan.block.factors),
+            scan.columns,
+        )
+
+
+def now_of(plan: Plan, catalog: Catalog, wall_us: int) -> int:
+    """A query's NOW: the lowest clock of its event-time streams, or the wall clock if none has one yet."""
+    streams = [catalog.stream(name) for name in plan.streams]
+    clocks = [s.clock_us for s in streams if s is not None and s.event_time and s.clock_us is not None]
+    return min(clocks, default=wall_us)
+
+
+def _resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
+    return ResolvedWindow(
+        scan.block.stream,
+        None if extent.begin_us <= MIN_US else to_datetime(extent.begin_us),
+        None if extent.end_us >= MAX_US else to_datetime(extent.end_us),
+        scan.window.rows if isinstance(scan.window, RowsWindow) else None,
+    )

@@ -1,0 +1,247 @@
+"""Reading a scan: the rows of a block in a window, from what is covered, and computed where nothing is.
+
+PSoup section 3.3. Segments wholly inside the window need no look at their timestamps; only those at its edges do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ladle.archive.segments import DataFile
+from ladle.catalog import Catalog, StreamState
+from ladle.engine.store import Store
+from ladle.errors import EvaluationError
+from ladle.evaluate import evaluate_factors
+from ladle.plan import Block, RowsWindow, Scan, TimeWindow
+from ladle.plan.window import MAX_US, MIN_US
+
+_ROWS_PER_EVALUATION = 1 << 20
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A window made concrete: `begin_us < ts <= end_us`, and for [ROWS n] tuples from a position on."""
+
+    begin_us: int
+    end_us: int
+    first_row: int = 0
+    """The number, in arrival order over the retained segments, of the first tuple that counts."""
+
+    @property
+    def bounded_by_rows(self) -> bool:
+        return self.first_row > 0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A segment that the window touches, and whether its rows need the timestamps checked."""
+
+    file: DataFile
+    row_group: int
+    rows: int
+    skip: int
+    """Rows before this one are before the window's first tuple."""
+    edge: bool
+
+    def unbounded(self) -> Piece:
+        """The whole segment."""
+        return replace(self, skip=0, edge=False)
+
+
+class Reader:
+    """Reads scans of one catalog."""
+
+    def __init__(self, store: Store, catalog: Catalog, wall_us: int) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._wall_us = wall_us
+
+    def extent(self, scan: Scan, now_us: int) -> Extent:
+        """The scan's window at NOW, cut to what the stream retains."""
+        stream = self._stream(scan.block)
+        match scan.window:
+            case TimeWindow() as window:
+                begin_us, end_us = window.resolve(now_us)
+                first_row = 0
+            case RowsWindow(rows):
+                begin_us, end_us = MIN_US, now_us
+                first_row = self._first_row(stream, rows, now_us)
+        floor_us = stream.floor_us(self._wall_us)
+        if floor_us is not None:
+            begin_us = max(begin_us, floor_us)
+        return Extent(begin_us, end_us, first_row)
+
+    def pieces(self, scan: Scan, extent: Extent) -> list[Piece]:
+        """The segments that may hold tuples of the window, in arrival order."""
+        stream = self._stream(scan.block)
+        segments = stream.segments
+        touched = (segments.ts_max_us > extent.begin_us) & (segments.ts_min_us <= extent.end_us)
+        skip = np.zeros(len(segments.rows), dtype=np.int64)
+        if extent.bounded_by_rows:
+            ends = np.cumsum(segments.rows)
+            touched &= ends > extent.first_row
+            skip = np.maximum(extent.first_row - (ends - segments.rows), 0)
+        edge = (segments.ts_min_us <= extent.begin_us) | (segments.ts_max_us > extent.end_us)
+        return [
+            Piece(
+                stream.files[segments.file[i]],
+                int(segments.row_group[i]),
+                int(segments.rows[i]),
+                int(skip[i]),
+                bool(edge[i]),
+            )
+            for i in np.flatnonzero(touched).tolist()
+        ]
+
+    def read(self, scan: Scan, extent: Extent) -> pa.Table:
+        """The scan's rows in arrival order."""
+        stream = self._stream(scan.block)
+        tables = [table for _, table in self.gather(scan, extent, self.pieces(scan, extent), scan.columns)]
+        return pa.concat_tables(tables) if tables else empty(stream, scan.columns)
+
+    def empty(self, scan: Scan) -> pa.Table:
+        return empty(self._stream(scan.block), scan.columns)
+
+    def time_column(self, scan: Scan) -> str:
+        return self._stream(scan.block).schema.timestamp_column
+
+    def gather(
+        self, scan: Scan, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
+    ) -> Iterator[tuple[Piece, pa.Table]]:
+        """The matching rows of each piece, in order."""
+        stream = self._stream(scan.block)
+        block_id = self._catalog.block_id(scan.block)
+        coverage = self._store.coverage(stream) if block_id is not None and scan.block.factors else None
+        waiting: list[Piece] = []
+        waiting_rows = 0
+        for piece in pieces:
+            found = coverage.find(piece.file.name, block_id) if coverage is not None and block_id is not None else None
+            if found is None and scan.block.factors:
+                waiting.append(piece)
+                waiting_rows += piece.rows
+                if waiting_rows >= _ROWS_PER_EVALUATION:
+                    yield from self._evaluate(stream, scan.block, extent, waiting, columns)
+                    waiting, waiting_rows = [], 0
+                continue
+            if waiting:
+                yield from self._evaluate(stream, scan.block, extent, waiting, columns)
+                waiting, waiting_rows = [], 0
+            ids = None if found is None or block_id is None else found.rows(block_id, piece.row_group)
+            yield piece, self._pick(stream, extent, piece, ids, columns)
+        if waiting:
+            yield from self._evaluate(stream, scan.block, extent, waiting, columns)
+
+    def count_covered(self, scan: Scan, pieces: list[Piece]) -> tuple[int, int]:
+        """How many of the pieces are covered for this scan, and how many there are."""
+        block_id = self._catalog.block_id(scan.block)
+        if not scan.block.factors:
+            return len(pieces), len(pieces)
+        if block_id is None:
+            return 0, len(pieces)
+        coverage = self._store.coverage(self._stream(scan.block))
+        return sum(coverage.find(piece.file.name, block_id) is not None for piece in pieces), len(pieces)
+
+    def _pick(
+        self, stream: StreamState, extent: Extent, piece: Piece, ids: npt.NDArray[np.uint32] | None, columns: tuple[str, ...]
+    ) -> pa.Table:
+        """Rows of one segment by id (None: all), cut to the window."""
+        if ids is not None and piece.skip:
+            ids = ids[np.searchsorted(ids, piece.skip) :]
+        if ids is not None and len(ids) == 0:
+            return empty(stream, columns)
+        time = stream.schema.timestamp_column
+        needed = columns if not piece.edge or time in columns else (*columns, time)
+        table = self._segment(stream, piece, needed)
+        if ids is not None:
+            table = table.take(pa.array(ids))
+        elif piece.skip:
+            table = table.slice(piece.skip)
+        if piece.edge:
+            table = cut_to(table, time, extent).select(columns)
+        return table
+
+    def _evaluate(
+        self, stream: StreamState, block: Block, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
+    ) -> Iterator[tuple[Piece, pa.Table]]:
+        """Rows of uncovered segments: one evaluation for all, after the window was cut."""
+        time = stream.schema.timestamp_column
+        names = tuple(dict.fromkeys((*columns, *sorted(block.columns), time)))
+        parts = []
+        for piece in pieces:
+            table = self._segment(stream, piece, names).slice(piece.skip)
+            parts.append(cut_to(table, time, extent) if piece.edge else table)
+        whole = pa.concat_tables(parts)
+        if len(whole):
+            result = evaluate_factors(whole, block.factors, seconds_max=self._store.settings.invoke_seconds_max)
+            for failure in result.failures.values():
+                raise EvaluationError(failure.reason, hint="no other query is harmed; change this one's WHERE")
+            mask = np.logical_and.reduce([result.masks[factor.sql] for factor in block.factors])
+        else:
+            mask = np.empty(0, dtype=np.bool_)
+        start = 0
+        for piece, part in zip(pieces, parts, strict=True):
+            yield piece, part.filter(pa.array(mask[start : start + len(part)])).select(columns)
+            start += len(part)
+
+    def _segment(self, stream: StreamState, piece: Piece, columns: tuple[str, ...]) -> pa.Table:
+        path = self._store.directory(stream) / piece.file.name
+        return self._store.cache.get(path, piece.file.name, piece.row_group, columns, stream.schema.arrow)
+
+    def _first_row(self, stream: StreamState, rows: int, now_us: int) -> int:
+        """Where the last `rows` tuples with `ts <= now_us` begin, in arrival order; later tuples don't count.
+
+        Counted from the newest segment backwards, so only the segments of the window are looked at.
+        """
+        segments = stream.segments
+        floor_us = stream.floor_us(self._wall_us)
+        left = rows
+        starts = np.cumsum(segments.rows) - segments.rows
+        for i in range(len(segments.rows) - 1, -1, -1):
+            if segments.ts_min_us[i] > now_us:
+                continue
+            inside = segments.ts_max_us[i] <= now_us and (floor_us is None or segments.ts_min_us[i] > floor_us)
+            if inside and segments.rows[i] <= left:
+                left -= int(segments.rows[i])
+                if left == 0:
+                    return int(starts[i])
+                continue
+            if inside:
+                return int(starts[i] + segments.rows[i] - left)
+            piece = Piece(stream.files[segments.file[i]], int(segments.row_group[i]), int(segments.rows[i]), 0, True)
+            time = stream.schema.timestamp_column
+            times = self._segment(stream, piece, (time,)).column(time).cast(pa.int64())
+            ok = pc.less_equal(times, now_us)
+            if floor_us is not None:
+                ok = pc.and_(ok, pc.greater(times, floor_us))
+            numbers = np.flatnonzero(ok.to_numpy())
+            if len(numbers) >= left:
+                return int(starts[i] + numbers[len(numbers) - left])
+            left -= len(numbers)
+        return 0
+
+    def _stream(self, block: Block) -> StreamState:
+        stream = self._catalog.stream(block.stream)
+        assert stream is not None, f"stream {block.stream} of a bound plan"
+        return stream
+
+
+def empty(stream: StreamState, columns: tuple[str, ...]) -> pa.Table:
+    return pa.schema([stream.schema.arrow.field(name) for name in columns]).empty_table()
+
+
+def cut_to(table: pa.Table, time: str, extent: Extent) -> pa.Table:
+    """Rows with `begin < ts <= end`."""
+    times = table.column(time).cast(pa.int64())
+    mask = None
+    if extent.begin_us > MIN_US:
+        mask = pc.greater(times, extent.begin_us)
+    if extent.end_us < MAX_US:
+        before = pc.less_equal(times, extent.end_us)
+        mask = before if mask is None else pc.and_(mask, before)
+    return table if mask is None else table.filter(mask)

@@ -1,0 +1,152 @@
+"""Statements of SQL, carried out. Those that are not a SELECT answer with a small table or a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ladle import sql
+from ladle.answer import Answer
+from ladle.catalog import Catalog
+from ladle.clock import to_datetime
+from ladle.errors import TypeMismatch, unknown
+from ladle.schema import ARRIVAL, StreamSchema, type_name
+from ladle.sql import statements as s
+from ladle.sql.statements import Materialize
+
+if TYPE_CHECKING:
+    from ladle.engine.database import Database
+
+
+def run_statement(db: Database, text: str) -> Answer:
+    """Bind one statement to the newest catalog and carry it out."""
+    catalog = db.catalog
+    match sql.parse_one(text, catalog):
+        case s.Select(plan):
+            return db.select(plan)
+        case s.Insert() as insert:
+            return _insert(db, insert)
+        case s.CreateQuery(name, plan, materialize):
+            db.register_plans({name: (plan, materialize or Materialize.PARTIAL)}, catalog)
+            return _said(db, f"query {name} stands")
+        case s.DropQuery(name, cascade, if_exists):
+            db.unregister(name, cascade=cascade, if_exists=if_exists)
+            return _said(db, f"query {name} dropped")
+        case s.CreateStream(name, schema, retain_us, max_ahead_us, if_not_exists):
+            db.create_stream(
+                name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
+            )
+            return _said(db, f"stream {name} created")
+        case s.DropStream(name, cascade, if_exists):
+            db.drop_stream(name, cascade=cascade, if_exists=if_exists)
+            return _said(db, f"stream {name} dropped")
+        case s.AddColumn(stream, column):
+            db.add_column(stream, column)
+            return _said(db, f"column {column.name} added to {stream}")
+        case s.SetRetain(stream, retain_us):
+            db.set_retain(stream, retain_us)
+            kept = "for ever" if retain_us is None else f"for {_interval(retain_us)}"
+            return _said(db, f"stream {stream} is retained {kept}")
+        case s.ShowStreams():
+            return _table(db, _streams(catalog))
+        case s.ShowQueries():
+            return _table(db, _queries(catalog))
+        case s.Describe(name):
+            return _table(db, _describe(catalog, name))
+        case s.ExplainSelect(plan):
+            return _text(db, lambda: db.explain_plan(plan))
+        case s.ExplainQuery(name):
+            if catalog.query(name) is None:
+                raise unknown("query", name, catalog.query_names())
+            return _text(db, lambda: db.explain(name))
+
+
+def _insert(db: Database, insert: s.Insert) -> Answer:
+    table = db.select(insert.plan).table
+    if table.num_columns != len(insert.columns):
+        raise TypeMismatch(
+            f"INSERT gives {table.num_columns} values for {len(insert.columns)} columns: {', '.join(insert.columns)}."
+        )
+    epoch = db.push(insert.stream, table.rename_columns(list(insert.columns)), wait=True)
+    rows = f"{len(table)} row{'' if len(table) == 1 else 's'}"
+    return _said(db, f"{rows} inserted into {insert.stream}" + (f", epoch {epoch}" if epoch is not None else ""))
+
+
+def _streams(catalog: Catalog) -> pa.Table:
+    streams = list(catalog.streams.values())
+    return _columns(
+        name=[stream.name for stream in streams],
+        columns=[", ".join(f"{c.name} {type_name(c.type)}" for c in stream.schema.columns) for stream in streams],
+        timestamp=[stream.schema.timestamp or "on arrival" for stream in streams],
+        retain=["forever" if s.retain_us is None else _interval(s.retain_us) for s in streams],
+        rows=[stream.rows for stream in streams],
+        epochs=[stream.epochs for stream in streams],
+        quarantined=[stream.quarantine.rows if stream.quarantine else 0 for stream in streams],
+    )
+
+
+def _queries(catalog: Catalog) -> pa.Table:
+    queries = list(catalog.queries.values())
+    return _columns(
+        name=[query.name for query in queries],
+        materialize=[query.materialize.value for query in queries],
+        window=[", ".join(dict.fromkeys(scan.window.kind.value for scan in q.plan.scans)) for q in queries],
+        streams=[", ".join(query.plan.streams) for query in queries],
+        sql=[query.sql for query in queries],
+    )
+
+
+def _describe(catalog: Catalog, name: str) -> pa.Table:
+    stream = catalog.stream(name)
+    if stream is not None:
+        return _describe_columns(stream.schema)
+    query = catalog.query(name)
+    if query is None:
+        known = [*catalog.stream_names(), *catalog.query_names()]
+        raise unknown("stream or query", name, known)
+    schema = query.plan.schema
+    if schema is None:
+        facts = {"sql": query.sql, "columns": "known when it runs, on Spark"}
+        return _columns(name=list(facts), value=list(facts.values()))
+    return _columns(
+        column=list(schema.names), type=[type_name(field.type) for field in schema], note=["" for _ in schema]
+    )
+
+
+def _describe_columns(schema: StreamSchema) -> pa.Table:
+    time = schema.timestamp_column
+    names = [column.name for column in schema.columns]
+    types = [type_name(column.type) for column in schema.columns]
+    notes = ["the timestamp" if name == time else "" for name in names]
+    if time == ARRIVAL:
+        names.append("ts" if "ts" not in {name.lower() for name in names} else ARRIVAL)
+        types.append("TIMESTAMP")
+        notes.append("arrival time; not in SELECT *")
+    return _columns(column=names, type=types, note=notes)
+
+
+def _columns(**columns: list[Any]) -> pa.Table:
+    fields = {name: pa.array(values, None if values else pa.string()) for name, values in columns.items()}
+    return pa.table(fields)
+
+
+def _table(db: Database, table: pa.Table) -> Answer:
+    catalog = db.catalog
+    return Answer(table, catalog.epoch, to_datetime(db.now_us()))
+
+
+def _text(db: Database, make: Callable[[], str]) -> Answer:
+    return _table(db, pa.table({"plan": make().splitlines()}))
+
+
+def _said(db: Database, message: str) -> Answer:
+    return Answer(pa.table({}), db.catalog.epoch, to_datetime(db.now_us()), message=message)
+
+
+def _interval(us: int) -> str:
+    for unit, size in (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000)):
+        if us % size == 0:
+            return f"{us // size} {unit}{'' if us == size else 's'}"
+    return f"{us / 1e6:g} seconds"

@@ -1,0 +1,183 @@
+"""The store: a warehouse's log and files, and the snapshot everybody reads.
+
+One thread at a time commits; readers take the newest catalog and keep it. A file that a commit removed is deleted when
+no snapshot that shows it is read any more, here (pins) or in another process (leases).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ladle.archive.cache import SegmentCache
+from ladle.archive.leases import Leases
+from ladle.archive.log import Log
+from ladle.archive.warehouse import Warehouse
+from ladle.catalog import Catalog, StreamState
+from ladle.clock import Clock
+from ladle.config import Settings
+from ladle.errors import Closed, ReadOnly
+from ladle.stem.coverage import Coverage
+
+_log = logging.getLogger(__name__)
+
+MakeEntry = Callable[[Catalog], Mapping[str, Any] | None]
+
+
+class Store:
+    def __init__(self, warehouse: Warehouse, clock: Clock, settings: Settings) -> None:
+        self.warehouse = warehouse
+        self.clock = clock
+        self.settings = settings
+        self.cache = SegmentCache(settings.cache_bytes_max)
+        self._log = Log.open(warehouse.log)
+        self._commit_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._coverage: dict[int, Coverage] = {}
+        self._pins: Counter[int] = Counter()
+        self._graveyard: list[tuple[int, Path]] = []
+        self._closed = False
+        self._listeners: list[Callable[[Catalog], None]] = []
+        self._catalog, self._checkpointed_seq = self._load()
+        self._leases = Leases(warehouse.leases)
+        self._lease = None if warehouse.writable else self._leases.acquire(self._catalog.seq)
+        self.committed = threading.Condition()
+        """Notified after each commit."""
+
+    # -- snapshots --
+
+    @property
+    def catalog(self) -> Catalog:
+        """The newest snapshot."""
+        if self._closed:
+            raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+        return self._catalog
+
+    @contextmanager
+    def pin(self) -> Iterator[Catalog]:
+        """The newest snapshot, whose files stay while it is used."""
+        self.refresh()
+        with self._lock:
+            catalog = self.catalog
+            self._pins[catalog.seq] += 1
+        try:
+            yield catalog
+        finally:
+            with self._lock:
+                self._pins[catalog.seq] -= 1
+                if not self._pins[catalog.seq]:
+                    del self._pins[catalog.seq]
+
+    def refresh(self) -> None:
+        """In a reader: take in what the writing process committed since."""
+        if self.warehouse.writable or self._closed:
+            return
+        with self._commit_lock:
+            entries = self._log.tail(self._catalog.seq)
+            if entries is None:
+                self._catalog, self._checkpointed_seq = self._load()
+            else:
+                for seq, entry in entries:
+                    self._catalog = self._catalog.apply(seq, entry)
+            if self._lease is not None:
+                with self._lock:
+                    self._lease.move(min([*self._pins, self._catalog.seq]))
+
+    def commit(self, make_entry: MakeEntry) -> Catalog | None:
+        """Append the entry that `make_entry` gives for the newest catalog; None from it means nothing to do.
+
+        The append is the commit: when it raises, nothing happened.
+        """
+        if not self.warehouse.writable:
+            raise ReadOnly("The warehouse was opened for reading.", hint="open it without read_only=True")
+        with self._commit_lock:
+            catalog = self.catalog
+            entry = make_entry(catalog)
+            if entry is None:
+                return None
+            changed = catalog.apply(catalog.seq + 1, entry)
+            self._log.append(changed.seq, dict(entry))
+            self._catalog = changed
+        with self.committed:
+            self.committed.notify_all()
+        for listener in self._listeners:
+            listener(changed)
+        return changed
+
+    def on_commit(self, listener: Callable[[Catalog], None]) -> None:
+        self._listeners.append(listener)
+
+    def checkpoint_if_due(self) -> None:
+        catalog = self._catalog
+        if catalog.seq - self._checkpointed_seq >= self.settings.checkpoint_entries:
+            self._log.checkpoint(catalog.seq, catalog.to_json())
+            self._checkpointed_seq = catalog.seq
+
+    # -- files --
+
+    def directory(self, stream: StreamState) -> Path:
+        """Where a stream's data files are."""
+        if stream.name.endswith(".quarantine"):
+            return self.warehouse.stream(stream.id - 1).quarantine
+        return self.warehouse.stream(stream.id).archive
+
+    def coverage(self, stream: StreamState) -> Coverage:
+        with self._lock:
+            if stream.id not in self._coverage:
+                self._coverage[stream.id] = Coverage(self.warehouse.stream(stream.id).results)
+            coverage = self._coverage[stream.id]
+        coverage.refresh()
+        return coverage
+
+    def bury(self, seq: int, path: Path) -> None:
+        """Delete a file when nobody reads a snapshot before `seq`."""
+        with self._lock:
+            self._graveyard.append((seq, path))
+
+    def is_read(self, seq: int) -> bool:
+        """Whether some reader may still use a snapshot older than `seq`."""
+        with self._lock:
+            pinned = min(self._pins, default=None)
+        leased = self._leases.oldest()
+        return any(held is not None and held < seq for held in (pinned, leased))
+
+    def dig(self) -> int:
+        """Delete what may be deleted by now; how many files that was."""
+        with self._lock:
+            waiting, self._graveyard = self._graveyard, []
+        kept = [(seq, path) for seq, path in waiting if self.is_read(seq)] if waiting else []
+        with self._lock:
+            self._graveyard.extend(kept)
+        gone = [path for seq, path in waiting if (seq, path) not in set(kept)]
+        for path in gone:
+            self.cache.drop(path.name)
+            path.unlink(missing_ok=True)
+        return len(gone)
+
+    @property
+    def buried(self) -> set[str]:
+        with self._lock:
+            return {path.name for _, path in self._graveyard}
+
+    def close(self) -> None:
+        with self._commit_lock:
+            if self._closed:
+                return
+            if self.warehouse.writable and self._catalog.seq > self._checkpointed_seq:
+                self._log.checkpoint(self._catalog.seq, self._catalog.to_json())
+            self._closed = True
+        if self._lease is not None:
+            self._lease.release()
+        self.warehouse.close()
+
+    def _load(self) -> tuple[Catalog, int]:
+        seq, state, entries = self._log.load()
+        catalog = Catalog() if state is None else Catalog.from_json(state)
+        for number, entry in entries:
+            catalog = catalog.apply(number, entry)
+        return catalog, seq

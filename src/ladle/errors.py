@@ -1,0 +1,132 @@
+"""One tree of errors. Each has a stable code, a message that says what to do, and a position where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in a statement's text something is wrong; both are counted from one."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+class LadleError(Exception):
+    """The root of everything Ladle raises on purpose."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None, position: Position | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        self.position = position
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = f" (at {self.position})" if self.position else ""
+        advice = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{advice}"
+
+
+class SqlError(LadleError):
+    """The text is not a statement of Ladle's SQL."""
+
+    code = "sql"
+
+
+class UnknownName(LadleError):
+    """A stream, query, column or function that does not exist."""
+
+    code = "unknown_name"
+
+
+class AlreadyExists(LadleError):
+    code = "already_exists"
+
+
+class Unsupported(LadleError):
+    """Well-formed, but not something that can stand (or run) here; the message says why."""
+
+    code = "unsupported"
+
+
+class InUse(LadleError):
+    """Refused because something else depends on it; the message names what."""
+
+    code = "in_use"
+
+
+class TypeMismatch(LadleError):
+    """Columns or values that don't fit a stream's schema."""
+
+    code = "type_mismatch"
+
+
+class EvaluationError(LadleError):
+    """An expression raised on some row (ANSI mode: division by zero, overflow, a malformed cast)."""
+
+    code = "evaluation"
+
+
+class InvocationTimeout(LadleError):
+    """An answer took longer than `invoke_seconds_max`."""
+
+    code = "timeout"
+
+
+class WarehouseError(LadleError):
+    """The warehouse can't be opened, read or written."""
+
+    code = "warehouse"
+
+
+class WarehouseBusy(WarehouseError):
+    """Another process holds the warehouse for writing."""
+
+    code = "warehouse_busy"
+
+
+class CorruptLog(WarehouseError):
+    """A file of the log is not what was written."""
+
+    code = "corrupt_log"
+
+
+class DiskFull(WarehouseError):
+    code = "disk_full"
+
+
+class ReadOnly(WarehouseError):
+    """A change was asked of a warehouse opened for reading."""
+
+    code = "read_only"
+
+
+class Closed(LadleError):
+    code = "closed"
+
+
+class PipelineError(LadleError):
+    """Spark could not start, or a job failed for a reason that is not the query's."""
+
+    code = "pipeline"
+
+
+def unknown(kind: str, name: str, known: Iterable[str], *, position: Position | None = None) -> UnknownName:
+    """`Column 'x' not found. Columns: a, b, c.` with the likeliest meant one as the hint."""
+    names = sorted(known)
+    listed = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "") if names else "none"
+    close = get_close_matches(name.lower(), [n.lower() for n in names], n=1)
+    meant = next((n for n in names if close and n.lower() == close[0]), None)
+    return UnknownName(
+        f"{kind.capitalize()} '{name}' not found. {kind.capitalize()}s: {listed}.",
+        hint=f"did you mean '{meant}'?" if meant else None,
+        position=position,
+    )

@@ -1,0 +1,96 @@
+"""What the engine asks of a pipeline. Spark is the one people use; tests have one that runs in the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from ladle.plan import Plan
+from ladle.stem.backfill import BackfillTask
+from ladle.stem.epoch import EpochTask, Manifest
+
+Failures = Mapping[int, tuple[str, bool]]
+
+
+@dataclass(frozen=True)
+class FileRelation:
+    """A scan left to Spark: files, the window as bounds on a column, and the block's factors in Spark's SQL."""
+
+    paths: tuple[Path, ...]
+    schema: pa.Schema
+    time: str
+    begin_us: int
+    end_us: int
+    factors: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+Relation = FileRelation | pa.Table
+
+BatchRunner = Callable[[Any, int], None]
+"""Takes a micro-batch in: the batch, and its number in the source."""
+
+
+class Attached(Protocol):
+    """A running source."""
+
+    stream: str
+    source: str
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def error(self) -> str | None: ...
+
+    @property
+    def restarts(self) -> int: ...
+
+    def await_drained(self, seconds: float | None = None) -> None:
+        """Wait until an `available_now` source has delivered everything; raises its error."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+class Pipeline(Protocol):
+    @property
+    def started(self) -> bool:
+        """Whether work can begin without starting anything first."""
+        ...
+
+    def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
+        """One job over pushed files, in their order."""
+        ...
+
+    def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
+        """One job over a micro-batch."""
+        ...
+
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures: ...
+
+    def run_residual(
+        self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float
+    ) -> pa.Table: ...
+
+    def attach(
+        self,
+        stream: str,
+        source: str,
+        batches: Any,
+        checkpoint: Path,
+        run: BatchRunner,
+        *,
+        available_now: bool,
+        retry_seconds_max: float,
+    ) -> Attached: ...
+
+    def batch_schema(self, batches: Any) -> pa.Schema:
+        """The columns of what is to be attached; refuses what can't be."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,131 @@
+"""Attached sources: a StreamingQuery each, watched by a thread that starts it again when it fails (DESIGN section 3).
+
+Spark ends a query whose foreachBatch raises. What the query had not committed comes again under the same batch number, so
+starting it again loses and repeats nothing. The pause before that grows while it keeps failing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from ladle.errors import PipelineError
+from ladle.pipeline.protocol import BatchRunner
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.5
+
+
+class SparkSource:
+    def __init__(
+        self,
+        stream: str,
+        source: str,
+        batches: DataFrame,
+        checkpoint: Path,
+        run: BatchRunner,
+        available_now: bool,
+        retry_seconds_max: float,
+    ) -> None:
+        self.stream = stream
+        self.source = source
+        self.state = "running"
+        self.error: str | None = None
+        self.restarts = 0
+        self._batches = batches
+        self._checkpoint = checkpoint
+        self._run = run
+        self._available_now = available_now
+        self._retry_seconds_max = retry_seconds_max
+        self._batch_error: Exception | None = None
+        self._progressed = False
+        self._query: Any = None
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, name=f"ladle-source-{stream}-{source}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def await_drained(self, seconds: float | None = None) -> None:
+        self._ended.wait(seconds)
+        if self.error is not None:
+            raise PipelineError(f"Source '{self.source}' of stream '{self.stream}' failed: {self.error}")
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._lock:
+            query = self._query
+        if query is not None:
+            try:
+                query.stop()
+            except (PySparkException, Py4JError) as error:
+                _log.debug("stopping %s: %s", self.source, error)
+        self._thread.join(timeout=30)
+
+    def _watch(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set():
+            self._progressed = False
+            error = self._run_query()
+            if self._stopping.is_set():
+                break
+            if error is None:
+                self.state = "drained" if self._available_now else "stopped"
+                self._ended.set()
+                return
+            self.error = error
+            if self._available_now:
+                self.state = "failed"
+                self._ended.set()
+                return
+            pause = _FIRST_PAUSE_SECONDS if self._progressed else min(pause * 2, self._retry_seconds_max)
+            self.state = "restarting"
+            _log.warning("source %s of %s failed (%s); again in %g s", self.source, self.stream, error, pause)
+            self._stopping.wait(pause)
+            self.restarts += 1
+        self.state = "stopped"
+        self._ended.set()
+
+    def _run_query(self) -> str | None:
+        """Run the query until it ends; why it failed, if it did."""
+        try:
+            writer = self._batches.writeStream.foreachBatch(self._on_batch)
+            writer = writer.option("checkpointLocation", str(self._checkpoint))
+            writer = writer.queryName(f"ladle-{self.stream}-{self.source}")
+            if self._available_now:
+                writer = writer.trigger(availableNow=True)
+            query = writer.start()
+            with self._lock:
+                self._query = query
+            self.state = "running"
+            if self._stopping.is_set():
+                query.stop()
+            query.awaitTermination()
+        except (PySparkException, Py4JError) as error:
+            return self._reason(error)
+        return None
+
+    def _on_batch(self, batch: DataFrame, number: int) -> None:
+        try:
+            self._run(batch, number)
+        except Exception as error:
+            self._batch_error = error
+            raise
+        self._batch_error = None
+        self._progressed = True
+        self.error = None
+
+    def _reason(self, error: Exception) -> str:
+        if self._batch_error is not None:
+            return str(self._batch_error)
+        text = str(error).strip()
+        return next((line for line in text.splitlines() if line.strip()), type(error).__name__)[:500]

@@ -1,0 +1,219 @@
+"""Jobs on Spark. A task gets a small description, runs a kernel, and returns one row: what it wrote.
+
+No tuple passes through the driver: pushed files are read by the tasks, micro-batches are mapped where they are, and a
+residual over a large window reads the archive's own files.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from ladle.archive.inbox import read_pushed
+from ladle.clock import to_datetime
+from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, TypeMismatch, Unsupported
+from ladle.pipeline.protocol import Attached, BatchRunner, Failures, FileRelation, Relation
+from ladle.pipeline.session import SQL_SETTINGS
+from ladle.pipeline.sources import SparkSource
+from ladle.plan import Plan
+from ladle.plan.window import MAX_US, MIN_US
+from ladle.schema import TIMESTAMP
+from ladle.stem.backfill import BackfillTask, run_backfill
+from ladle.stem.epoch import EpochTask, Manifest, run_task
+
+_BYTES_PER_TASK = 8 << 20
+
+_REPLY = pa.schema([("reply", pa.string())])
+
+
+class SparkPipeline:
+    started = True
+
+    def __init__(self, session: SparkSession, *, owned: bool) -> None:
+        self.session = session
+        self._owned = owned
+        self._sources: list[SparkSource] = []
+
+    def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
+        total = sum(path.stat().st_size for path in files)
+        wanted = min(self.session.sparkContext.defaultParallelism, len(files), 1 + total // _BYTES_PER_TASK)
+        groups = _split(files, wanted)
+
+        def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
+            return run_task(task, partition, attempt, map(read_pushed, groups[partition])).to_json()
+
+        return [Manifest.from_json(reply) for reply in self._run(self._numbers(len(groups)), work)]
+
+    def run_batch(self, task: EpochTask, batch: DataFrame) -> list[Manifest]:
+        def work(partition: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> Any:
+            return run_task(task, partition, attempt, batches).to_json()
+
+        return [Manifest.from_json(reply) for reply in self._run(batch, work)]
+
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
+        groups = _split(tasks, min(self.session.sparkContext.defaultParallelism, len(tasks)))
+
+        def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
+            failures: dict[int, tuple[str, bool]] = {}
+            for task in groups[partition]:
+                failures |= run_backfill(task)
+            return list(failures.items())
+
+        replies = self._run(self._numbers(len(groups)), work)
+        return {block: (reason, slow) for reply in replies for block, (reason, slow) in reply}
+
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+        session = self.session.newSession()
+        for name, value in SQL_SETTINGS.items():
+            session.conf.set(name, value)
+        for name, relation in relations.items():
+            _frame(session, relation).createOrReplaceTempView(name)
+        arguments = {"now": to_datetime(now_us)} if plan.residual.uses_now else None
+        context = session.sparkContext
+        group = f"ladle-{uuid.uuid4().hex}"
+        late = threading.Event()
+
+        def stop_late() -> None:
+            late.set()
+            context.cancelJobGroup(group)
+
+        watchdog = threading.Timer(seconds_max, stop_late)
+        watchdog.daemon = True
+        watchdog.start()
+        context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
+        try:
+            answer = session.sql(plan.residual.spark_sql, args=arguments).toArrow()
+        except (PySparkException, Py4JError) as error:
+            if late.is_set():
+                raise InvocationTimeout(f"The answer took longer than {seconds_max:g} s and was stopped.") from None
+            raise EvaluationError(_reason(error)) from None
+        finally:
+            watchdog.cancel()
+            context.setLocalProperty("spark.jobGroup.id", None)
+        return _in_our_types(answer, plan.schema)
+
+    def batch_schema(self, batches: Any) -> pa.Schema:
+        if type(batches).__module__.startswith("pyspark.sql.connect"):
+            raise Unsupported("A Spark Connect DataFrame can't be attached.", hint="use a classic SparkSession")
+        if not isinstance(batches, DataFrame):
+            raise TypeMismatch(f"attach takes a Spark streaming DataFrame, not a {type(batches).__name__}.")
+        if not batches.isStreaming:
+            raise Unsupported(
+                "attach takes a streaming DataFrame; this one is not.", hint="use spark.readStream, or push its rows"
+            )
+        try:
+            return to_arrow_schema(batches.schema)
+        except PySparkException as error:
+            raise TypeMismatch(f"A column of the DataFrame has a type no stream can hold: {_reason(error)}") from None
+
+    def attach(
+        self,
+        stream: str,
+        source: str,
+        batches: DataFrame,
+        checkpoint: Path,
+        run: BatchRunner,
+        *,
+        available_now: bool,
+        retry_seconds_max: float,
+    ) -> Attached:
+        attached = SparkSource(stream, source, batches, checkpoint, run, available_now, retry_seconds_max)
+        self._sources.append(attached)
+        attached.start()
+        return attached
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.stop()
+        if self._owned:
+            self.session.stop()
+
+    def _numbers(self, count: int) -> DataFrame:
+        """One row, and so one task, for each piece of work."""
+        return self.session.range(0, count, 1, count)
+
+    def _run(self, frame: DataFrame, work: Callable[[int, int, Iterable[pa.RecordBatch]], Any]) -> list[Any]:
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            reply = work(context.partitionId(), context.taskAttemptId(), batches)
+            for _ in batches:
+                pass
+            yield pa.RecordBatch.from_arrays([pa.array([json.dumps(reply)])], schema=_REPLY)
+
+        try:
+            rows = frame.mapInArrow(run, "reply string").collect()
+        except (PySparkException, Py4JError) as error:
+            raise PipelineError(f"A Spark job failed: {_reason(error)}", hint="it is tried again") from error
+        return [json.loads(row.reply) for row in rows]
+
+
+def _frame(session: SparkSession, relation: Relation) -> DataFrame:
+    if isinstance(relation, pa.Table):
+        return session.createDataFrame(relation, schema=_spark_schema(relation.schema))
+    schema = _spark_schema(relation.schema)
+    if not relation.paths:
+        return session.createDataFrame([], schema=schema).select(*map(_quoted, relation.columns))
+    frame = session.read.schema(schema).parquet(*map(str, relation.paths))
+    time = F.col(_quoted(relation.time))
+    kind = "timestamp" if relation.schema.field(relation.time).type == TIMESTAMP else "timestamp_ntz"
+    conditions = [F.expr(factor) for factor in relation.factors]
+    if relation.begin_us > MIN_US:
+        conditions.append(time > F.timestamp_micros(F.lit(relation.begin_us)).cast(kind))
+    if relation.end_us < MAX_US:
+        conditions.append(time <= F.timestamp_micros(F.lit(relation.end_us)).cast(kind))
+    # The window first: a factor may raise on tuples outside it.
+    return reduce(DataFrame.where, reversed(conditions), frame).select(*map(_quoted, relation.columns))
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _in_our_types(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
+    """Spark's Arrow with zones as UTC, without its marks of nullability."""
+    if schema is None:
+        schema = pa.schema([pa.field(field.name, _in_utc(field.type)) for field in table.schema])
+    return pa.Table.from_arrays(
+        [column.cast(field.type) for column, field in zip(table.columns, schema, strict=True)], schema=schema
+    )
+
+
+def _in_utc(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return TIMESTAMP
+    return type_
+
+
+def _split(items: Sequence[Any], count: int) -> list[list[Any]]:
+    """Neighbouring items in `count` groups of about the same size, in order."""
+    bounds = [len(items) * number // count for number in range(count + 1)]
+    return [list(items[start:stop]) for start, stop in zip(bounds, bounds[1:], strict=False)]
+
+
+def _reason(error: Exception) -> str:
+    """The part of Spark's message that is for people."""
+    text = str(error).strip()
+    for line in text.splitlines():
+        if line.startswith("[") or "Error" in line:
+            return line.split(" SQLSTATE:")[0].strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+

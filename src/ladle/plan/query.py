@@ -1,0 +1,153 @@
+"""A bound query (PSoup section 3.2): its standing part and its residual.
+
+The standing part is a list of scans, one per mention of a stream in FROM: a *block* (stream and conjunction of factors;
+shared by every query that has the same one, and what coverage is recorded for) seen through a window. The residual is
+the rest of the statement over the scans' rows, in Spark's SQL, and in DuckDB's too when every function and operator of it
+is on the list that the conformance test proves equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.plan.window import Window, window_from_json, window_to_json
+from ladle.schema import decode_schema, encode_schema
+
+
+class Engine(Enum):
+    """What runs a residual."""
+
+    PROJECTION = "projection"
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One boolean factor of a WHERE clause over the columns of one stream.
+
+    `sql` is its canonical Spark text (equal texts are one factor, evaluated once for all queries); `duckdb` is what
+    evaluates it over an Arrow chunk. Column names in both are the stream's physical names, unqualified and quoted.
+    """
+
+    sql: str
+    duckdb: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A select block over one stream: the tuples for which every factor is true."""
+
+    stream: str
+    factors: tuple[Factor, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(name for factor in self.factors for name in factor.columns)
+
+    @property
+    def text(self) -> str:
+        """What two blocks must share to be one."""
+        return f"{self.stream} | " + " AND ".join(sorted({factor.sql for factor in self.factors}))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One mention of a stream: the residual reads its rows under the name `relation`."""
+
+    relation: str
+    block: Block
+    window: Window
+    columns: tuple[str, ...]
+    """Physical columns of the stream that the residual needs, in the stream's order."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The statement over the scans' relations. `:now` (Spark) and `$now` (DuckDB) stand for NOW when `uses_now`."""
+
+    spark_sql: str
+    duckdb_sql: str | None
+    projection: tuple[tuple[str, str], ...] | None = None
+    """(output name, physical column) pairs when the residual only picks columns of its one scan."""
+    why_spark: str | None = None
+    """What keeps DuckDB from running it, for people."""
+    uses_now: bool = False
+
+    @property
+    def engine(self) -> Engine:
+        if self.projection is not None:
+            return Engine.PROJECTION
+        return Engine.DUCKDB if self.duckdb_sql is not None else Engine.SPARK
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A bound query. `schema` is the answer's, or None when only Spark can tell it (engine SPARK)."""
+
+    sql: str
+    scans: tuple[Scan, ...]
+    residual: Residual
+    schema: pa.Schema | None
+    queries: tuple[str, ...] = ()
+    """Standing queries that this one reads as relations; they can't be dropped before it."""
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(scan.block.stream for scan in self.scans))
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    residual = plan.residual
+    return {
+        "sql": plan.sql,
+        "scans": [
+            {
+                "relation": scan.relation,
+                "stream": scan.block.stream,
+                "factors": [[factor.sql, factor.duckdb, list(factor.columns)] for factor in scan.block.factors],
+                "window": window_to_json(scan.window),
+                "columns": list(scan.columns),
+            }
+            for scan in plan.scans
+        ],
+        "residual": [
+            residual.spark_sql,
+            residual.duckdb_sql,
+            None if residual.projection is None else [list(pair) for pair in residual.projection],
+            residual.why_spark,
+            residual.uses_now,
+        ],
+        "schema": None if plan.schema is None else encode_schema(plan.schema),
+        "queries": list(plan.queries),
+    }
+
+
+def plan_from_json(value: dict[str, Any]) -> Plan:
+    spark_sql, duckdb_sql, projection, why_spark, uses_now = value["residual"]
+    return Plan(
+        sql=value["sql"],
+        scans=tuple(
+            Scan(
+                scan["relation"],
+                Block(scan["stream"], tuple(Factor(f[0], f[1], tuple(f[2])) for f in scan["factors"])),
+                window_from_json(scan["window"]),
+                tuple(scan["columns"]),
+            )
+            for scan in value["scans"]
+        ),
+        residual=Residual(
+            spark_sql,
+            duckdb_sql,
+            None if projection is None else tuple((out, source) for out, source in projection),
+            why_spark,
+            uses_now,
+        ),
+        schema=None if value["schema"] is None else decode_schema(value["schema"]),
+        queries=tuple(value["queries"]),
+    )

@@ -1,0 +1,125 @@
+"""Windows (PSoup section 1.1): which tuples of a stream an invocation looks at.
+
+A tuple is in a time window when `begin < ts <= end`. Bounds are constants or relative to NOW, so the same window object
+serves every invocation; it is resolved when the answer is read.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ladle.clock import to_datetime, to_us
+
+MIN_US = -(1 << 62)
+MAX_US = 1 << 62
+
+
+class WindowKind(Enum):
+    EVERYTHING = "everything retained"
+    SNAPSHOT = "snapshot"
+    LANDMARK = "landmark"
+    SLIDING = "sliding"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A constant (`relative=False`, `us` since 1970) or NOW plus `months` and `us`."""
+
+    us: int
+    relative: bool = False
+    months: int = 0
+
+    def resolve(self, now_us: int) -> int:
+        if not self.relative:
+            return self.us
+        return _add_months(now_us, self.months) + self.us
+
+    def __str__(self) -> str:
+        if not self.relative:
+            return f"TIMESTAMP '{to_datetime(self.us):%Y-%m-%d %H:%M:%S.%f}'"
+        text = "NOW"
+        for amount, unit in ((self.months, "MONTH"), (self.us / 1e6, "SECONDS")):
+            if amount:
+                text += f" {'-' if amount < 0 else '+'} INTERVAL {abs(amount):g} {unit}"
+        return text
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """`BEGIN b END e`; None is unbounded, so the default is everything the stream retains."""
+
+    begin: Bound | None = None
+    end: Bound | None = None
+
+    @property
+    def kind(self) -> WindowKind:
+        if self.begin is None and self.end is None:
+            return WindowKind.EVERYTHING
+        moving_begin = self.begin is not None and self.begin.relative
+        moving_end = self.end is not None and self.end.relative
+        if moving_begin:
+            return WindowKind.SLIDING
+        return WindowKind.LANDMARK if moving_end else WindowKind.SNAPSHOT
+
+    def resolve(self, now_us: int) -> tuple[int, int]:
+        """The window at NOW as (begin exclusive, end inclusive)."""
+        begin = MIN_US if self.begin is None else self.begin.resolve(now_us)
+        end = MAX_US if self.end is None else self.end.resolve(now_us)
+        return begin, end
+
+    def __str__(self) -> str:
+        if self.kind is WindowKind.EVERYTHING:
+            return "everything retained"
+        begin = self.begin if self.begin is not None else "the first tuple"
+        end = self.end if self.end is not None else "the last tuple"
+        return f"BEGIN {begin} END {end}"
+
+
+@dataclass(frozen=True)
+class RowsWindow:
+    """`[ROWS n]`: the n highest tuple ids with `ts <= NOW`, counted before WHERE."""
+
+    rows: int
+
+    @property
+    def kind(self) -> WindowKind:
+        return WindowKind.ROWS
+
+    def __str__(self) -> str:
+        return f"[ROWS {self.rows}]"
+
+
+Window = TimeWindow | RowsWindow
+
+
+def window_to_json(window: Window) -> dict[str, Any]:
+    match window:
+        case RowsWindow(rows):
+            return {"rows": rows}
+        case TimeWindow(begin, end):
+            return {"begin": _bound_to_json(begin), "end": _bound_to_json(end)}
+
+
+def window_from_json(value: dict[str, Any]) -> Window:
+    if "rows" in value:
+        return RowsWindow(value["rows"])
+    return TimeWindow(*(Bound(*b) if (b := value[edge]) is not None else None for edge in ("begin", "end")))
+
+
+def _bound_to_json(bound: Bound | None) -> list[Any] | None:
+    return None if bound is None else [bound.us, bound.relative, bound.months]
+
+
+def _add_months(us: int, months: int) -> int:
+    """Calendar arithmetic as Spark does it: the day is clipped to the month's last."""
+    if months == 0:
+        return us
+    moment = to_datetime(us)
+    index = moment.year * 12 + moment.month - 1 + months
+    year, month = index // 12, index % 12 + 1
+    day = min(moment.day, monthrange(year, month)[1])
+    return to_us(moment.replace(year=year, month=month, day=day))

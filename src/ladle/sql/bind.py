@@ -1,0 +1,406 @@
+"""Binding of queries: FROM against the catalog, names against scopes, windows to the mentions of streams.
+
+Every mention of a stream becomes a scan, named `_s0`, `_s1`, ... in the bound text. Its window is its own bracket, else
+BEGIN-END of the nearest query around it. A standing query in FROM is inlined from its text, with its own windows. A CTE
+is bound once, where it is written, so its scans are one however often it is mentioned.
+
+Output names: declared case for columns, written case for aliases, Spark's text for the rest. A name that comes twice gets
+a suffix (`a`, `a_1`): Arrow and Spark would allow the duplicate, DuckDB and most readers of Arrow would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from ladle.errors import SqlError, Unsupported
+from ladle.sql.bounds import window_of_bounds
+from ladle.sql.dialect import Bounds
+from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
+from ladle.sql.naming import output_name
+from ladle.sql.names import Names
+from ladle.sql.position import Source
+from ladle.sql.sources import bind_from
+from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope
+from ladle.sql.split import push_where
+
+_REFUSED = {
+    "into": "SELECT INTO",
+    "kind": "SELECT AS STRUCT",
+    "match": "MATCH_RECOGNIZE",
+    "qualify": "QUALIFY",
+    "connect": "CONNECT BY",
+    "sample": "TABLESAMPLE",
+    "pivots": "PIVOT",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "sort": "SORT BY",
+    "locks": "FOR UPDATE",
+    "prewhere": "PREWHERE",
+    "exclude": "EXCLUDE",
+    "operation_modifiers": "this form of SELECT",
+}
+_GENERATORS = {"posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
+
+
+@dataclass
+class Binder:
+    """Binds the trees of one text; inlined standing queries have binders of their own that share the scans."""
+
+    names: Names
+    source: Source
+    scans: list[ScanDraft] = field(default_factory=list)
+    queries: dict[str, None] = field(default_factory=dict)
+    cte_names: set[str] = field(default_factory=set)
+    mentions: int = 0
+    """Streams mentioned in this text itself."""
+
+    def inlined(self, text: str) -> Binder:
+        return Binder(self.names, Source(text), self.scans, self.queries, self.cte_names)
+
+    def query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
+        """The bound tree and its output columns."""
+        for key, what in _REFUSED.items():
+            if node.args.get(key):
+                raise Unsupported(f"{what} is not part of Ladle's SQL.", position=self.source.of(node))
+        bounds = node.args.get("bounds")
+        if isinstance(bounds, Bounds):
+            around = replace(around, window=window_of_bounds(bounds, self.source))
+            position = self.source.of(bounds)
+            node.set("bounds", None)
+        mentions = self.mentions
+        around = self._ctes(node, around)
+        result = self._query(node, around)
+        if bounds is not None and self.mentions == mentions:
+            raise SqlError(
+                "BEGIN ... END ... bounds a stream, and this SELECT reads none.",
+                hint="standing queries and common table expressions have the window they were written with",
+                position=position,
+            )
+        return result
+
+    def _query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
+        match node:
+            case exp.Select():
+                return self._select(node, around)
+            case exp.SetOperation():
+                return self._set_operation(node, around)
+            case exp.Subquery() if isinstance(node.this, exp.Table):
+                raise Unsupported("Joins in parentheses are not part of Ladle's SQL.", hint="write them without",
+                                  position=self.source.of(node))
+            case exp.Subquery() if any(node.args.get(key) for key in ("order", "limit", "offset")):
+                return self.query(_as_select(node), around)
+            case exp.Subquery():
+                inner, fields = self.query(node.this, around)
+                node.set("this", inner)
+                node.set("with_", node.args.get("with_"))
+                return node, fields
+            case exp.Values():
+                return self.query(_values_select(node), around)
+        raise SqlError("A query was expected here.", position=self.source.of(node))
+
+    def _ctes(self, node: exp.Expression, around: Around) -> Around:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return around
+        if with_.args.get("recursive"):
+            raise Unsupported("Recursive common table expressions are not part of Ladle's SQL.",
+                              position=self.source.of(with_))
+        ctes = dict(around.ctes)
+        for cte in with_.expressions:
+            inner = replace(around, parent=None, ctes=ctes)
+            tree, fields = self.query(cte.this, inner)
+            alias = cte.args["alias"]
+            cte.set("this", tree)
+            fields = self._renamed(tree, fields, alias)
+            name = self._cte_name(alias.name)
+            if alias.name.lower() in {each.alias.lower() for each in with_.expressions if each is not cte}:
+                raise SqlError(f"'{alias.name}' is defined twice in this WITH.", position=self.source.of(alias))
+            ctes[alias.name.lower()] = Cte(name, fields)
+            cte.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+        return replace(around, ctes=ctes)
+
+    def _cte_name(self, wanted: str) -> str:
+        """Unique in the whole text: inlined queries and nested WITHs may use a name again."""
+        name, number = wanted, 0
+        while name.lower() in self.cte_names or name.lower().startswith("_s"):
+            number += 1
+            name = f"{wanted.lstrip('_')}_{number}"
+        self.cte_names.add(name.lower())
+        return name
+
+    def _renamed(
+        self, tree: exp.Expression, fields: tuple[Field, ...], alias: exp.Expression
+    ) -> tuple[Field, ...]:
+        """Columns as `t(a, b)` names them: the projections of the query take the names."""
+        columns = alias.args.get("columns")
+        if not columns:
+            return fields
+        if len(columns) != len(fields):
+            raise SqlError(
+                f"'{alias.name}' names {len(columns)} columns, but its query has {len(fields)}.",
+                position=self.source.of(alias),
+            )
+        names = [column.name for column in columns]
+        renamed = tuple(Field(name, unique) for name, unique in zip(names, unique_names(names), strict=True))
+        leftmost = tree
+        while not isinstance(leftmost, exp.Select):
+            leftmost = leftmost.this
+        for projection, item in zip(leftmost.expressions, renamed, strict=True):
+            projection.set("alias", exp.to_identifier(item.column, quoted=True))
+        return renamed
+
+    # SELECT
+
+    def _select(self, node: exp.Select, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
+        node.set("hint", None)
+        distinct = node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            raise Unsupported("DISTINCT ON is not part of Spark's SQL.", position=self.source.of(distinct))
+        scope = Scope(self.source, around.parent)
+        bind_from(self, node, scope, around)
+        projections = self._projections(node, scope, around)
+        where = node.args.get("where")
+        if where is not None:
+            self._expression(where.this, scope, around)
+            push_where(node, scope, self.scans)
+        self._group(node, scope, around, projections)
+        for window in node.args.get("windows") or ():
+            self._expression(window, scope, around)
+        for key in ("limit", "offset"):
+            if node.args.get(key) is not None:
+                self._expression(node.args[key], Scope(self.source), around)
+        fields = _fields([name for name, _ in projections])
+        node.set("expressions", [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)])
+        return self._order_select(node, scope, around, projections, fields), fields
+
+    def _expression(
+        self, node: exp.Expression, scope: Scope, around: Around, aliases: Aliases | None = None
+    ) -> exp.Expression:
+        def bind_query(query: exp.Expression, outer: Scope) -> exp.Expression:
+            return self.query(query, replace(around, parent=outer))[0]
+
+        return bind_expression(node, scope, bind_query, aliases)
+
+    def _projections(self, node: exp.Select, scope: Scope, around: Around) -> list[tuple[str, exp.Expression]]:
+        """(output name, bound expression) of the SELECT list; an alias may be used by those after it, as in Spark."""
+        bound: list[tuple[str, exp.Expression]] = []
+        aliases: dict[str, exp.Expression] = {}
+        for item in list(node.expressions):
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                bound.extend(star_columns(item, scope))
+                continue
+            if isinstance(item, exp.Aliases) or _is_generator(item):
+                raise Unsupported(
+                    "A function that makes several columns can't stand in the SELECT list.",
+                    hint="write LATERAL VIEW posexplode(x) t AS a, b",
+                    position=self.source.of(item),
+                )
+            expression = item.this if isinstance(item, exp.Alias) else item
+            name = item.alias if isinstance(item, exp.Alias) else _name_of(item)
+            tree = self._expression(expression.pop(), scope, around, Aliases(aliases))
+            if not isinstance(item, exp.Alias) and NAME in tree.meta:
+                name = tree.meta[NAME]
+            bound.append((name, tree))
+            if isinstance(item, exp.Alias):
+                aliases.setdefault(name.lower(), tree)
+        return bound
+
+    def _group(
+        self, node: exp.Select, scope: Scope, around: Around, projections: Sequence[tuple[str, exp.Expression]]
+    ) -> None:
+        named = {name.lower(): tree for name, tree in reversed(projections)}
+        group = node.args.get("group")
+        if group is not None:
+            if group.args.get("all"):
+                keys = [tree.copy() for _, tree in projections if not has_aggregate(tree)]
+                group.set("all", None)
+                group.set("expressions", keys)
+                if not keys:
+                    node.set("group", None)
+            else:
+                for item in list(group.expressions):
+                    if _is_ordinal(item):
+                        item.replace(self._at(item, projections).copy())
+                    else:
+                        self._expression(item, scope, around, Aliases(named))
+                for key in ("grouping_sets", "cube", "rollup"):
+                    for item in group.args.get(key) or ():
+                        self._expression(item, scope, around, Aliases(named))
+        having = node.args.get("having")
+        if having is not None:
+            grouped = frozenset(group.expressions) if group is not None else frozenset()
+            self._expression(having.this, scope, around, Aliases(named, grouped=grouped))
+
+    def _at(self, item: exp.Expression, projections: Sequence[tuple[str, exp.Expression]]) -> exp.Expression:
+        index = int(item.name)
+        if not 1 <= index <= len(projections):
+            raise SqlError(f"There is no column {index}; the SELECT list has {len(projections)}.",
+                           position=self.source.of(item))
+        return projections[index - 1][1]
+
+    # ORDER BY
+
+    def _order_select(
+        self,
+        node: exp.Select,
+        scope: Scope,
+        around: Around,
+        projections: Sequence[tuple[str, exp.Expression]],
+        fields: tuple[Field, ...],
+    ) -> exp.Expression:
+        """ORDER BY names outputs first, then columns of FROM. An output becomes its number, which nothing can hide."""
+        order = node.args.get("order")
+        if order is None:
+            return node
+        named = {name.lower(): tree for name, tree in reversed(projections)}
+        rest = self._ordinals(order, projections)
+        if rest and node.args.get("distinct") is not None:
+            return self._ordered_outside(node, fields, around)
+        for item in rest:
+            tree = self._expression(item.this, scope, around, Aliases(named, first=True))
+            for number, (_, projection) in enumerate(projections, start=1):
+                if tree == projection:
+                    item.set("this", exp.Literal.number(number))
+                    break
+        return node
+
+    def _ordinals(
+        self, order: exp.Expression, projections: Sequence[tuple[str, exp.Expression]]
+    ) -> list[exp.Expression]:
+        """Replaces what is an output by its number; the items that are something else."""
+        rest: list[exp.Expression] = []
+        names = [name.lower() for name, _ in projections]
+        for item in list(order.expressions):
+            target = item.this
+            if isinstance(target, exp.Var) and target.name.upper() == "ALL" and len(order.expressions) == 1:
+                items = []
+                for number in range(1, len(names) + 1):
+                    each = item.copy()
+                    each.set("this", exp.Literal.number(number))
+                    items.append(each)
+                order.set("expressions", items)
+            elif _is_ordinal(target):
+                self._at(target, projections)
+            elif isinstance(target, exp.Column) and not target.table and target.name.lower() in names:
+                item.set("this", exp.Literal.number(names.index(target.name.lower()) + 1))
+            else:
+                rest.append(item)
+        return rest
+
+    def _ordered_outside(self, node: exp.Expression, fields: tuple[Field, ...], around: Around) -> exp.Expression:
+        """`SELECT ... FROM (query) ORDER BY expression over its outputs`: for DISTINCT and set operations."""
+        outer = exp.Select()
+        for key in ("order", "limit", "offset", "with_"):
+            if (value := node.args.get(key)) is not None:
+                node.set(key, None)
+                outer.set(key, value)
+        scope = Scope(self.source)
+        relation = Relation("_o", (("_o",),), fields)
+        scope.add(relation, node)
+        outer.set("from_", exp.From(this=_derived(node, "_o")))
+        outer.set("expressions", [_aliased(relation.column(item), item.column) for item in fields])
+        for item in outer.args["order"].expressions:
+            if not _is_ordinal(item.this):
+                self._expression(item.this, scope, around)
+        return outer
+
+    # Set operations
+
+    def _set_operation(self, node: exp.SetOperation, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
+        if node.args.get("by_name") or node.args.get("side") or node.args.get("on"):
+            raise Unsupported("Set operations match columns by position.", position=self.source.of(node))
+        # left-deep chains of operands are as long as users make them, so no recursion along them
+        spine: list[exp.SetOperation] = [node]
+        while isinstance(spine[-1].this, exp.SetOperation) and not _own_clauses(spine[-1].this):
+            spine.append(spine[-1].this)
+        left, fields = self.query(spine[-1].this, around)
+        spine[-1].set("this", left)
+        for operation in reversed(spine):
+            right, others = self.query(operation.expression, around)
+            operation.set("expression", right)
+            if len(others) != len(fields):
+                raise SqlError(
+                    f"Both sides of {operation.key.upper()} must have the same number of columns, "
+                    f"not {len(fields)} and {len(others)}.",
+                    position=self.source.of(operation.expression) or self.source.of(operation),
+                )
+        for key in ("limit", "offset"):
+            if node.args.get(key) is not None:
+                self._expression(node.args[key], Scope(self.source), around)
+        order = node.args.get("order")
+        if order is not None:
+            outputs = [(item.name, exp.column(item.column)) for item in fields]
+            if self._ordinals(order, outputs):
+                return self._ordered_outside(node, fields, around), fields
+        return node, fields
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Each name once, compared without case: the second `a` is `a_1`."""
+    taken = {name.lower() for name in names}
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        unique, number = name, 0
+        while unique.lower() in seen or (number and unique.lower() in taken):
+            number += 1
+            unique = f"{name}_{number}"
+        seen.add(unique.lower())
+        result.append(unique)
+    return result
+
+
+def _fields(names: Sequence[str]) -> tuple[Field, ...]:
+    return tuple(Field(name, unique) for name, unique in zip(names, unique_names(names), strict=True))
+
+
+def _aliased(tree: exp.Expression, name: str) -> exp.Alias:
+    return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
+
+
+def _derived(node: exp.Expression, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=node, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _name_of(item: exp.Expression) -> str:
+    if isinstance(item, exp.Anonymous) and item.name.lower() in ("explode", "explode_outer"):
+        return "col"
+    return output_name(item)
+
+
+def _is_generator(item: exp.Expression) -> bool:
+    call = item.this if isinstance(item, exp.Alias) else item
+    return isinstance(call, exp.Anonymous) and call.name.lower() in _GENERATORS
+
+
+def _is_ordinal(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()
+
+
+def _own_clauses(node: exp.Expression) -> bool:
+    return any(node.args.get(key) for key in ("order", "limit", "offset", "with_", "bounds"))
+
+
+def _as_select(node: exp.Subquery) -> exp.Select:
+    """`(query) ORDER BY x LIMIT n` as `SELECT * FROM (query) ORDER BY x LIMIT n`."""
+    select = exp.Select(expressions=[exp.Star()])
+    for key in ("order", "limit", "offset", "with_"):
+        if (value := node.args.get(key)) is not None:
+            node.set(key, None)
+            select.set(key, value)
+    select.set("from_", exp.From(this=_derived(node.this, "_q")))
+    return select
+
+
+def _values_select(node: exp.Values) -> exp.Select:
+    select = exp.Select(expressions=[exp.Star()])
+    for key in ("order", "limit", "offset", "with_", "bounds"):
+        if (value := node.args.get(key)) is not None:
+            node.set(key, None)
+            select.set(key, value)
+    select.set("from_", exp.From(this=node))
+    return select
+

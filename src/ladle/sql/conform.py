@@ -1,0 +1,65 @@
+"""What of Spark SQL (4.3, ANSI mode) DuckDB may run, with Spark's types, as exact DuckDB SQL.
+
+Spark defines what an expression means. DuckDB runs one only when every function, operator and cast of it is on the list
+(`functions`, `casts`) that the conformance test proves equal on random values; anything else is NotConformant, and Spark
+runs it. Functions that neither Spark nor Ladle knows are refused, as are those that would reach outside the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ladle.schema import is_supported, type_name
+from ladle.sql.datatypes import arrow_type
+from ladle.sql.expressions import Scope, condition, quoted
+from ladle.sql.known import check_functions
+from ladle.sql.relations import query, root_scope
+from ladle.sql.typing import NotConformant, Typed
+
+__all__ = [
+    "NotConformant",
+    "Translated",
+    "TranslatedFactor",
+    "arrow_type",
+    "check_functions",
+    "translate_factor",
+    "translate_query",
+]
+
+
+@dataclass(frozen=True)
+class Translated:
+    sql: str
+    schema: pa.Schema
+    may_raise: bool
+    """Whether evaluation can raise on some values."""
+
+
+@dataclass(frozen=True)
+class TranslatedFactor:
+    sql: str
+    may_raise: bool
+
+
+def translate_query(tree: exp.Expression, relations: Mapping[str, pa.Schema]) -> Translated:
+    """A fully qualified query over these relations; NotConformant when Spark has to run it."""
+    found = query(tree, root_scope(relations))
+    for name, type_ in found.columns:
+        if not is_supported(type_):
+            raise NotConformant(f"column {name} of type {type_name(type_)}")
+    schema = pa.schema([pa.field(name, type_) for name, type_ in found.columns])
+    return Translated(found.sql, schema, found.may_raise)
+
+
+def translate_factor(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> TranslatedFactor:
+    """A boolean over unqualified columns; in the text they have their physical names, quoted."""
+    if tree.find(exp.Query) is not None:
+        raise NotConformant("a subquery in a factor")
+    root = root_scope({})
+    names = {name.lower(): Typed(quoted(name), type_) for name, type_ in columns.items()}
+    found = condition(tree, Scope({}, query=root.query, aliases=names))
+    return TranslatedFactor(found.sql, found.may_raise)

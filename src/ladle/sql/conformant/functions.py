@@ -1,0 +1,240 @@
+"""THE LIST: the operators and functions that DuckDB runs as Spark 4.3 does in ANSI mode.
+
+An entry is here because the conformance test, which is generated from this table, found value, type, NULLs and raising
+equal on random values and edge cases. What is not here runs in Spark. Adding an entry adds its tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from ladle.sql.casts import DECIMALS, cast, raising, scaled, unscaled
+from ladle.sql.entries import (
+    ANY_TYPES,
+    Any,
+    Arguments,
+    Boolean,
+    DecimalParam,
+    Entry,
+    Exact,
+    Fraction,
+    Integral,
+    Number,
+    Param,
+    first_type,
+)
+from ladle.sql.functions_aggregate import AGGREGATES
+from ladle.sql.functions_math import MATH
+from ladle.sql.functions_string import STRINGS
+from ladle.sql.functions_time import TIMES
+from ladle.sql.typing import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    DURATION,
+    FLOAT,
+    FRACTIONS,
+    INTEGRALS,
+    PRECISION_MAX,
+    NotConformant,
+    Typed,
+    arithmetic_type,
+    common_type,
+    decimal_of,
+    duckdb_type,
+    is_decimal,
+    is_integral,
+    wider_decimal,
+)
+
+_ZERO = "[DIVIDE_BY_ZERO] Division by zero. Use try_divide to tolerate a divisor of 0 and return NULL."
+_REMAINDER = "[REMAINDER_BY_ZERO] Remainder by zero. Use try_mod to tolerate a divisor of 0 and return NULL."
+
+
+def widened(arguments: Arguments) -> Arguments:
+    """Both sides as Spark's common type of CASE, COALESCE and the like."""
+    type_ = common_type(arguments)
+    return [cast(a, type_) for a in arguments]
+
+
+def compared(arguments: Arguments) -> Arguments:
+    """Both sides as the type in which Spark compares them; a string literal is read as the other side's type."""
+    types = {a.type for a in arguments if not isinstance(a.constant, str)}
+    if len(types) == 1 and any(isinstance(a.constant, str) for a in arguments):
+        type_ = types.pop()
+        return [cast(a, type_) for a in arguments]
+    if any(is_decimal(a.type) for a in arguments) and all(is_decimal(a.type) or is_integral(a.type) for a in arguments):
+        type_ = decimal_of(arguments[0])
+        for argument in arguments[1:]:
+            type_ = wider_decimal(type_, decimal_of(argument))
+        return [cast(a, type_) for a in arguments]
+    return widened(arguments)
+
+
+def _as_decimals(arguments: Arguments) -> Arguments:
+    return [cast(a, decimal_of(a)) for a in arguments]
+
+
+def _decimal_pair(arguments: Arguments) -> bool:
+    return any(is_decimal(a.type) for a in arguments)
+
+
+def _arithmetic(symbol: str) -> tuple[Entry, ...]:
+    def decimal_sql(arguments: Arguments, type_: pa.DataType) -> str:
+        a, b = arguments
+        if symbol == "*":
+            if a.type.precision + b.type.precision > PRECISION_MAX:
+                raise NotConformant("a product of decimals of more than 38 digits")
+            return f"CAST({a.sql} * {b.sql} AS {duckdb_type(type_)})"
+        wide = wider_decimal(a.type, b.type)
+        if wide.precision >= PRECISION_MAX:
+            raise NotConformant("a sum of decimals of more than 38 digits")
+        left, right = cast(a, type_), cast(b, type_)
+        return f"CAST({left.sql} {symbol} {right.sql} AS {duckdb_type(type_)})"
+
+    numbers = Param((*INTEGRALS, *FRACTIONS))
+    template = f"({{0}} {symbol} {{1}})"
+    return (
+        Entry(symbol, (Integral, Integral), first_type, template, template, may_raise=True, coerce=widened),
+        Entry(symbol, (numbers, numbers), first_type, template, template, coerce=widened),
+        Entry(symbol, (Fraction, DecimalParam), first_type, template, template, coerce=widened),
+        Entry(symbol, (DecimalParam, Fraction), first_type, template, template, coerce=widened),
+        Entry(
+            symbol,
+            (Exact, Exact),
+            lambda arguments: arithmetic_type(symbol, *arguments),
+            decimal_sql,
+            template,
+            may_raise=True,
+            coerce=_as_decimals,
+        ),
+    )
+
+
+def _checked(arguments: Arguments, sql: str, message: str, type_: pa.DataType) -> str:
+    """NULL beats a zero divisor, as in Spark."""
+    a, b = arguments
+    return f"(CASE WHEN {b.sql} = 0 AND {a.sql} IS NOT NULL THEN {raising(message, type_)} ELSE {sql} END)"
+
+
+def _divide(arguments: Arguments, type_: pa.DataType) -> str:
+    return _checked(arguments, f"{arguments[0].sql} / {arguments[1].sql}", _ZERO, type_)
+
+
+def rounded_quotient(numerator: str, divisor: str) -> str:
+    """HUGEINT division that rounds half away from zero."""
+    half = f"2 * abs({numerator} % {divisor}) >= abs({divisor})"
+    away = f"sign({numerator}) * sign({divisor})"
+    return f"(({numerator} // {divisor}) + (CASE WHEN {half} THEN CAST({away} AS HUGEINT) ELSE 0 END))"
+
+
+def _divide_decimals(arguments: Arguments, type_: pa.DataType) -> str:
+    a, b = arguments
+    shift = type_.scale + b.type.scale - a.type.scale
+    if shift < 0 or a.type.precision + shift > PRECISION_MAX or b.type.precision >= PRECISION_MAX:
+        raise NotConformant("a quotient of decimals of more than 38 digits")
+    numerator = f"({unscaled(a)} * CAST('{10**shift}' AS HUGEINT))"
+    quotient = scaled(rounded_quotient(numerator, unscaled(b)), type_)
+    return _checked(arguments, quotient, _ZERO, type_)
+
+
+def _doubles(arguments: Arguments) -> Arguments:
+    return [cast(a, DOUBLE) for a in arguments]
+
+
+def _remainder(arguments: Arguments, type_: pa.DataType) -> str:
+    a, b = arguments
+    return _checked(arguments, _bare_remainder(a, b), _REMAINDER, type_)
+
+
+def _bare_remainder(a: Typed, b: Typed) -> str:
+    # DuckDB overflows on the smallest integer % -1, which is 0.
+    if is_integral(a.type):
+        return f"(CASE WHEN {b.sql} = -1 THEN {b.sql} - {b.sql} ELSE {a.sql} % {b.sql} END)"
+    return f"({a.sql} % {b.sql})"
+
+
+_fractional = Param((*FRACTIONS, *DECIMALS, *INTEGRALS))
+
+OPERATORS: tuple[Entry, ...] = (
+    *_arithmetic("+"),
+    *_arithmetic("-"),
+    *_arithmetic("*"),
+    Entry("/", (Integral, Integral), DOUBLE, _divide, "({0} / {1})", may_raise=True, coerce=_doubles),
+    Entry("/", (Fraction, Number), DOUBLE, _divide, "({0} / {1})", may_raise=True, coerce=_doubles),
+    Entry("/", (Number, Fraction), DOUBLE, _divide, "({0} / {1})", may_raise=True, coerce=_doubles),
+    Entry(
+        "/",
+        (Exact, Exact),
+        lambda arguments: arithmetic_type("/", *arguments),
+        _divide_decimals,
+        "({0} / {1})",
+        may_raise=True,
+        coerce=_as_decimals,
+    ),
+    Entry("%", (Integral, Integral), first_type, _remainder, "({0} % {1})", may_raise=True, coerce=widened),
+    Entry("%", (Fraction, Number), first_type, _remainder, "({0} % {1})", may_raise=True, coerce=widened),
+    Entry("%", (Number, Fraction), first_type, _remainder, "({0} % {1})", may_raise=True, coerce=widened),
+    Entry(
+        "div",
+        (Integral, Integral),
+        BIGINT,
+        lambda a, t: _checked(a, f"({a[0].sql} // {a[1].sql})", _ZERO, t),
+        "({0} div {1})",
+        may_raise=True,
+        coerce=lambda a: [cast(each, BIGINT) for each in a],
+    ),
+    *(
+        Entry(symbol, (Any, Any), BOOLEAN, f"({{0}} {symbol} {{1}})", f"({{0}} {symbol} {{1}})", coerce=compared)
+        for symbol in ("=", "<>", "<", "<=", ">", ">=")
+    ),
+    Entry("<=>", (Any, Any), BOOLEAN, "({0} IS NOT DISTINCT FROM {1})", "({0} <=> {1})", coerce=compared),
+    *(
+        Entry(symbol, (Param((DURATION,)), Param((DURATION,))), BOOLEAN, f"({{0}} {symbol} {{1}})")
+        for symbol in ("=", "<>", "<", "<=", ">", ">=")
+    ),
+    Entry("isnull", (Any,), BOOLEAN, "({0} IS NULL)", "({0} IS NULL)"),
+    Entry("isnotnull", (Any,), BOOLEAN, "({0} IS NOT NULL)", "({0} IS NOT NULL)"),
+    Entry("not", (Boolean,), BOOLEAN, "(NOT {0})", "(NOT {0})"),
+    Entry("in", (Any, Any), BOOLEAN, lambda a, t: _in(a), "({0} IN ({1}, {1}))", coerce=compared, variadic=True),
+    Entry("coalesce", (Any,), first_type, "coalesce({all})", "coalesce({all})", coerce=widened, variadic=True),
+    Entry("nullif", (Any, Any), first_type, lambda a, t: _nullif(a), "nullif({0}, {1})"),
+    Entry(
+        "if", (Boolean, Any, Any), lambda a: a[1].type, "(CASE WHEN {0} THEN {1} ELSE {2} END)", "if({0}, {1}, {2})",
+        coerce=lambda a: [a[0], *widened(a[1:])],
+    ),
+    Entry(
+        "nvl2", (Any, Any, Any), lambda a: a[1].type, "(CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END)",
+        "nvl2({0}, {1}, {2})", coerce=lambda a: [a[0], *widened(a[1:])],
+    ),
+    Entry("greatest", (Any, Any), first_type, "greatest({all})", "greatest({all})", coerce=widened, variadic=True),
+    Entry("least", (Any, Any), first_type, "least({all})", "least({all})", coerce=widened, variadic=True),
+    Entry("&", (Integral, Integral), first_type, "({0} & {1})", "({0} & {1})", coerce=widened),
+    Entry("|", (Integral, Integral), first_type, "({0} | {1})", "({0} | {1})", coerce=widened),
+    Entry("^", (Integral, Integral), first_type, "xor({0}, {1})", "({0} ^ {1})", coerce=widened),
+    Entry("~", (Integral,), first_type, "(~{0})", "(~{0})"),
+)
+
+
+def _in(arguments: Arguments) -> str:
+    return f"({arguments[0].sql} IN ({', '.join(a.sql for a in arguments[1:])}))"
+
+
+def _nullif(arguments: Arguments) -> str:
+    a, b = compared(arguments)
+    return f"(CASE WHEN {a.sql} = {b.sql} THEN NULL ELSE {arguments[0].sql} END)"
+
+
+LIST: tuple[Entry, ...] = (*OPERATORS, *MATH, *STRINGS, *TIMES, *AGGREGATES)
+
+
+def _by_name() -> Mapping[str, tuple[Entry, ...]]:
+    names = dict.fromkeys(entry.name for entry in LIST)
+    return {name: tuple(entry for entry in LIST if entry.name == name) for name in names}
+
+
+BY_NAME: Mapping[str, tuple[Entry, ...]] = _by_name()
+
+__all__ = ["ANY_TYPES", "BY_NAME", "FLOAT", "LIST", "compared", "widened"]

@@ -1,0 +1,403 @@
+"""Ladle's SQL: Spark's dialect plus streams, windows and standing queries.
+
+A subclass of sqlglot's Spark dialect that extends tokenizer and parser. Windows become query modifiers (`BEGIN b END e`)
+and brackets after a stream (`[RANGE 10 MINUTES]`); statements become the drafts below. Calls of functions are kept as they
+were written (`exp.Anonymous`): sqlglot's own function nodes rewrite some of them (`date_trunc(unit, x)` with a column for
+the unit, `date_sub`), and what Spark is given must be what the user said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import Token, TokenType
+
+from ladle.sql.statements import Materialize
+
+STATEMENTS = (
+    "SELECT, EXPLAIN, INSERT INTO, CREATE STREAM, ALTER STREAM, DROP STREAM, CREATE QUERY, DROP QUERY, "
+    "SHOW STREAMS, SHOW QUERIES, DESCRIBE"
+)
+
+
+class Bounds(exp.Expression):
+    """`BEGIN b END e` of a query."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"begin": False, "end": False}
+
+
+class RangeBracket(exp.Expression):
+    """`[RANGE interval]` of one mention of a stream."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class RowsBracket(exp.Expression):
+    """`[ROWS n]` of one mention of a stream."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+BRACKET = "ladle_bracket"
+"""Key in a node's `meta` under which its bracket is kept."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query's tree, and its own part of the text."""
+
+    tree: exp.Expression
+    sql: str
+
+
+@dataclass(frozen=True)
+class CreateStreamDraft:
+    name: exp.Identifier
+    columns: tuple[tuple[exp.Identifier, exp.DataType], ...]
+    timestamp: exp.Identifier | None
+    retain: exp.Expression | None
+    max_ahead: exp.Expression | None
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class AddColumnDraft:
+    stream: exp.Identifier
+    column: tuple[exp.Identifier, exp.DataType]
+
+
+@dataclass(frozen=True)
+class SetRetainDraft:
+    stream: exp.Identifier
+    retain: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class DropDraft:
+    kind: str
+    name: exp.Identifier
+    cascade: bool
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class CreateQueryDraft:
+    name: exp.Identifier
+    query: Query
+    materialize: Materialize | None
+
+
+@dataclass(frozen=True)
+class ShowDraft:
+    kind: str
+
+
+@dataclass(frozen=True)
+class DescribeDraft:
+    name: tuple[exp.Identifier, ...]
+
+
+@dataclass(frozen=True)
+class SelectDraft:
+    query: Query
+
+
+@dataclass(frozen=True)
+class InsertDraft:
+    stream: tuple[exp.Identifier, ...]
+    columns: tuple[exp.Identifier, ...] | None
+    query: Query
+
+
+@dataclass(frozen=True)
+class ExplainSelectDraft:
+    query: Query
+
+
+@dataclass(frozen=True)
+class ExplainQueryDraft:
+    name: exp.Identifier
+
+
+Draft = (
+    CreateStreamDraft
+    | AddColumnDraft
+    | SetRetainDraft
+    | DropDraft
+    | CreateQueryDraft
+    | ShowDraft
+    | DescribeDraft
+    | SelectDraft
+    | InsertDraft
+    | ExplainSelectDraft
+    | ExplainQueryDraft
+)
+
+# Functions whose arguments have a grammar of their own; every other call is parsed as name and arguments.
+_OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY")
+
+_WINDOW_TOKENS = {TokenType.BEGIN, TokenType.END}
+
+
+class LadleParser(SparkParser):
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR}
+    # TRANSFORM ... USING 'script' runs a program; as a plain call it is the array function.
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parser for name, parser in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF")
+    }
+    TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = SparkParser.TABLE_ALIAS_TOKENS - _WINDOW_TOKENS
+    TABLE_TERMINATORS: ClassVar[frozenset[TokenType]] = SparkParser.TABLE_TERMINATORS | _WINDOW_TOKENS
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+        **SparkParser.QUERY_MODIFIER_PARSERS,
+        TokenType.BEGIN: lambda self: ("bounds", self._parse_bounds()),
+        TokenType.END: lambda self: ("bounds", self._parse_bounds()),
+    }
+    QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
+    SET_OP_MODIFIERS: ClassVar[set[str]] = SparkParser.SET_OP_MODIFIERS | {"bounds"}
+    # `array(1, 2)[0]` is an element of a call, not a second array.
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
+
+    error_token: Token | None = None
+    """Where the last error was raised; None at the end of the text."""
+
+    def statement(self, tokens: list[Token], text: str) -> Draft:
+        """The one statement that `tokens` (of `text`) are."""
+        self.reset()
+        self.sql = text
+        self._chunks = [tokens]
+        self._advance_chunk()
+        draft = self._parse_draft()
+        if self._curr:
+            self.raise_error("Invalid expression / Unexpected token")
+        return draft
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
+        self.error_token = token or self._curr or None
+        # Also errors that sqlglot would collect must stop at the first: trees with holes are of no use.
+        self.error_level = ErrorLevel.IMMEDIATE
+        super().raise_error(message, token or self._curr or self._prev)
+
+    # Statements
+
+    def _parse_draft(self) -> Draft:
+        if self._match_text_seq("CREATE"):
+            if self._match_text_seq("STREAM"):
+                return self._parse_create_stream()
+            if self._match_text_seq("QUERY"):
+                return self._parse_create_query()
+            return self._refuse("CREATE STREAM or CREATE QUERY")
+        if self._match_text_seq("ALTER"):
+            return self._parse_alter_stream()
+        if self._match_text_seq("DROP"):
+            return self._parse_drop_draft()
+        if self._match_text_seq("SHOW"):
+            if self._match_texts(("STREAMS", "QUERIES")):
+                return ShowDraft(self._prev.text.upper())
+            return self._refuse("SHOW STREAMS or SHOW QUERIES")
+        if self._match_texts(("DESCRIBE", "DESC")):
+            self._match_texts(("STREAM", "QUERY")) if self._next else None
+            return DescribeDraft(self._dotted_name("the name of a stream or query"))
+        if self._match_text_seq("EXPLAIN"):
+            if self._match_text_seq("QUERY"):
+                return ExplainQueryDraft(self._name("the name of a query"))
+            return ExplainSelectDraft(self._query())
+        if self._match_text_seq("INSERT"):
+            return self._parse_insert_draft()
+        if self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES):
+            return SelectDraft(self._query())
+        return self._refuse(f"one of {STATEMENTS}")
+
+    def _refuse(self, expected: str) -> Any:
+        self.raise_error(f"Expected {expected}")
+
+    def _name(self, what: str) -> exp.Identifier:
+        token = self._curr
+        name = self._parse_id_var(any_token=True) if token.token_type != TokenType.STRING else None
+        if not isinstance(name, exp.Identifier):
+            self.raise_error(f"Expected {what}", token)
+        assert isinstance(name, exp.Identifier)
+        return name
+
+    def _dotted_name(self, what: str) -> tuple[exp.Identifier, ...]:
+        parts = [self._name(what)]
+        while self._match(TokenType.DOT):
+            parts.append(self._name("a name"))
+        return tuple(parts)
+
+    def _query(self) -> Query:
+        start = self._curr
+        tree = self._parse_statement() if self._curr else None
+        if not isinstance(tree, exp.Query | exp.Values):
+            self.raise_error("Expected a SELECT", start or self._prev)
+        assert isinstance(tree, exp.Expression)
+        return Query(tree, self._find_sql(start, self._prev))
+
+    def _interval(self, what: str) -> exp.Expression:
+        interval = self._parse_interval(require_interval=False) if self._curr else None
+        if interval is None:
+            self.raise_error(f"Expected an interval after {what}, like INTERVAL 7 DAYS")
+        assert isinstance(interval, exp.Expression)
+        return interval
+
+    def _retain(self) -> exp.Expression | None:
+        return None if self._match_text_seq("FOREVER") else self._interval("RETAIN")
+
+    def _column_definition(self) -> tuple[exp.Identifier, exp.DataType]:
+        name = self._name("the name of a column")
+        start = self._curr
+        kind = self._parse_types(schema=True) if start else None
+        if not isinstance(kind, exp.DataType):
+            self.raise_error(f"Expected the type of column '{name.name}'", start or self._prev)
+        assert isinstance(kind, exp.DataType)
+        kind.update_positions(start)
+        return name, kind
+
+    def _parse_create_stream(self) -> CreateStreamDraft:
+        if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
+        name = self._name("the name of the stream")
+        if not self._match(TokenType.L_PAREN, advance=False):
+            self.raise_error("Expected the columns in parentheses, like (symbol STRING, price DOUBLE)")
+        columns = self._parse_wrapped_csv(self._column_definition)
+        timestamp: exp.Identifier | None = None
+        retain: exp.Expression | None = None
+        max_ahead: exp.Expression | None = None
+        seen: set[str] = set()
+        while self._curr:
+            clause = self._curr
+            if self._match_text_seq("TIMESTAMP", "BY"):
+                key, timestamp = "TIMESTAMP BY", self._name("a column after TIMESTAMP BY")
+            elif self._match_text_seq("RETAIN"):
+                key, retain = "RETAIN", self._retain()
+            elif self._match_text_seq("MAX", "AHEAD"):
+                key, max_ahead = "MAX AHEAD", self._interval("MAX AHEAD")
+            else:
+                self._refuse("TIMESTAMP BY column, RETAIN interval, MAX AHEAD interval, or the end of the statement")
+            if key in seen:
+                self.raise_error(f"{key} is given twice", clause)
+            seen.add(key)
+        return CreateStreamDraft(name, tuple(columns), timestamp, retain, max_ahead, bool(if_not_exists))
+
+    def _parse_alter_stream(self) -> AddColumnDraft | SetRetainDraft:
+        if not self._match_text_seq("STREAM"):
+            self._refuse("ALTER STREAM")
+        stream = self._name("the name of a stream")
+        if self._match_text_seq("ADD", "COLUMN"):
+            return AddColumnDraft(stream, self._column_definition())
+        if self._match_text_seq("SET", "RETAIN"):
+            return SetRetainDraft(stream, self._retain())
+        return self._refuse("ADD COLUMN name TYPE, SET RETAIN interval, or SET RETAIN FOREVER")  # type: ignore[no-any-return]
+
+    def _parse_drop_draft(self) -> DropDraft:
+        if not self._match_texts(("STREAM", "QUERY")):
+            self._refuse("DROP STREAM or DROP QUERY")
+        kind = self._prev.text.upper()
+        if_exists = self._match_text_seq("IF", "EXISTS")
+        name = self._name(f"the name of a {kind.lower()}")
+        return DropDraft(kind, name, bool(self._match_text_seq("CASCADE")), bool(if_exists))
+
+    def _parse_create_query(self) -> CreateQueryDraft:
+        name = self._name("the name of the query")
+        materialize = None
+        if self._match(TokenType.WITH):
+            if not self._match_text_seq("(", "MATERIALIZE") or not self._match(TokenType.EQ):
+                self._refuse("(materialize = 'none' | 'partial' | 'complete')")
+            modes = [mode.value for mode in Materialize]
+            if self._curr.text.lower() not in modes:
+                self._refuse("'none', 'partial' or 'complete'")
+            materialize = Materialize(self._curr.text.lower())
+            self._advance()
+            self._match_r_paren()
+        if not self._match(TokenType.ALIAS):
+            self._refuse("AS SELECT ...")
+        return CreateQueryDraft(name, self._query(), materialize)
+
+    def _parse_insert_draft(self) -> InsertDraft:
+        if not self._match(TokenType.INTO):
+            self._refuse("INSERT INTO stream")
+        self._match(TokenType.TABLE)
+        stream = self._dotted_name("the name of a stream")
+        columns: tuple[exp.Identifier, ...] | None = None
+        starts_query = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
+        if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in starts_query:
+            columns = tuple(self._parse_wrapped_csv(lambda: self._name("the name of a column")))
+        if self._curr.token_type not in starts_query:
+            self._refuse("VALUES (...), ... or SELECT ...")
+        return InsertDraft(stream, columns, self._query())
+
+    # Windows
+
+    def _parse_bounds(self) -> Bounds:
+        begin = end = None
+        while self._match_set(_WINDOW_TOKENS):
+            edge = self._prev
+            bound = self._parse_term() if self._curr else None
+            if bound is None:
+                self.raise_error(
+                    f"Expected a time after {edge.text.upper()}: a TIMESTAMP, NOW, or NOW - INTERVAL 10 MINUTES"
+                )
+            if (begin if edge.token_type == TokenType.BEGIN else end) is not None:
+                self.raise_error(f"{edge.text.upper()} is given twice", edge)
+            if edge.token_type == TokenType.BEGIN:
+                begin = bound
+            else:
+                end = bound
+        node = Bounds(begin=begin, end=end)
+        return self.expression(node)
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        if isinstance(this, exp.Table) and self._match(TokenType.L_BRACKET, advance=False):
+            this.meta[BRACKET] = self._parse_window_bracket()
+            return this
+        return super()._parse_bracket(this)
+
+    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+        alias = super()._parse_table_alias(alias_tokens)
+        if alias is not None and self._match(TokenType.L_BRACKET, advance=False):
+            alias.meta[BRACKET] = self._parse_window_bracket()
+        return alias
+
+    def _parse_window_bracket(self) -> exp.Expression:
+        start = self._curr
+        self._advance()
+        node: exp.Expression
+        if self._match(TokenType.RANGE):
+            node = RangeBracket(this=self._interval("RANGE"))
+        elif self._match(TokenType.ROWS):
+            if not self._match(TokenType.NUMBER):
+                self._refuse("a number of rows after ROWS")
+            node = RowsBracket(this=exp.Literal.number(self._prev.text))
+        else:
+            self._refuse("[RANGE interval] or [ROWS n] after a stream")
+        if not self._match(TokenType.R_BRACKET):
+            self._refuse("]")
+        return node.update_positions(start)
+
+    # Spark's grammar, where sqlglot differs
+
+    def _parse_stream(self) -> None:
+        """`FROM STREAM t` is Spark's streaming read; here `stream` is a name like any other."""
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        interval = super()._parse_interval(require_interval, parse_function_unit)
+        # `x - INTERVAL 1 DAY 2 HOURS` takes both away
+        return exp.Paren(this=interval) if isinstance(interval, exp.Add) else interval
+
+
+class Ladle(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        # No statement is swallowed whole as an opaque command.
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            text: token for text, token in Spark.Tokenizer.KEYWORDS.items() if token is not TokenType.COMMAND
+        }
+
+    Parser = LadleParser
+
+
+DIALECT = Ladle()

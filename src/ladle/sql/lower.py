@@ -1,0 +1,241 @@
+"""Drafts to statements: names checked, types mapped, queries bound and split into scans and a residual."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot import parse_one as parse_spark
+
+from ladle.errors import SqlError, unknown
+from ladle.plan import Block, Plan, Residual, Scan
+from ladle.schema import Column, StreamSchema, type_name
+from ladle.sql.bind import Binder
+from ladle.sql.bounds import interval_us
+from ladle.sql.conform import NotConformant, arrow_type, check_functions, translate_query
+from ladle.sql.dialect import (
+    DIALECT,
+    AddColumnDraft,
+    Bounds,
+    CreateQueryDraft,
+    CreateStreamDraft,
+    DescribeDraft,
+    DropDraft,
+    ExplainQueryDraft,
+    ExplainSelectDraft,
+    InsertDraft,
+    Query,
+    SelectDraft,
+    SetRetainDraft,
+    ShowDraft,
+)
+from ladle.sql.names import Names
+from ladle.sql.parse import Chunk, draft, too_deep
+from ladle.sql.position import Source
+from ladle.sql.resolve import NOW, fix_now
+from ladle.sql.scopes import SCAN, Around, Field, ScanDraft
+from ladle.sql.statements import (
+    AddColumn,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    DropQuery,
+    DropStream,
+    ExplainQuery,
+    ExplainSelect,
+    Insert,
+    Select,
+    SetRetain,
+    ShowQueries,
+    ShowStreams,
+    Statement,
+)
+
+
+def lower(chunk: Chunk, names: Names) -> Statement:
+    """One statement of a script."""
+    source = chunk.source
+    match draft(chunk):
+        case SelectDraft(query):
+            return Select(_plan(query, names, source))
+        case ExplainSelectDraft(query):
+            return ExplainSelect(_plan(query, names, source))
+        case CreateQueryDraft(name, query, materialize):
+            return CreateQuery(name.name, _plan(query, names, source), materialize)
+        case InsertDraft() as insert:
+            return _insert(insert, names, source)
+        case CreateStreamDraft() as create:
+            return _create_stream(create, source)
+        case AddColumnDraft(stream, column):
+            return AddColumn(stream.name, _column(*column))
+        case SetRetainDraft(stream, retain):
+            return SetRetain(stream.name, None if retain is None else interval_us(retain, "RETAIN", source))
+        case DropDraft(kind, name, cascade, if_exists):
+            drop = DropStream if kind == "STREAM" else DropQuery
+            return drop(name.name, cascade=cascade, if_exists=if_exists)
+        case ShowDraft(kind):
+            return ShowStreams() if kind == "STREAMS" else ShowQueries()
+        case DescribeDraft(parts):
+            return Describe(".".join(part.name for part in parts))
+        case ExplainQueryDraft(name):
+            return ExplainQuery(name.name)
+
+
+def lower_select(chunk: Chunk, names: Names) -> Plan:
+    parsed = draft(chunk)
+    if not isinstance(parsed, SelectDraft):
+        raise SqlError("A standing query is a SELECT.", position=chunk.source.at(chunk.tokens[0].start))
+    return _plan(parsed.query, names, chunk.source)
+
+
+def _create_stream(create: CreateStreamDraft, source: Source) -> CreateStream:
+    columns = tuple(_column(name, kind) for name, kind in create.columns)
+    timestamp = create.timestamp
+    if timestamp is not None and timestamp.name.lower() not in {column.name.lower() for column in columns}:
+        raise unknown("column", timestamp.name, [column.name for column in columns], position=source.of(timestamp))
+    return CreateStream(
+        create.name.name,
+        StreamSchema(columns, None if timestamp is None else timestamp.name),
+        retain_us=None if create.retain is None else interval_us(create.retain, "RETAIN", source),
+        max_ahead_us=None if create.max_ahead is None else interval_us(create.max_ahead, "MAX AHEAD", source),
+        if_not_exists=create.if_not_exists,
+    )
+
+
+def _column(name: exp.Identifier, kind: exp.DataType) -> Column:
+    return Column(name.name, arrow_type(kind))
+
+
+def _plan(query: Query, names: Names, source: Source) -> Plan:
+    binder = Binder(names, source)
+    tree, fields = _bound(binder, query)
+    return _finish(query.sql, binder, tree, fields)
+
+
+def _bound(binder: Binder, query: Query) -> tuple[exp.Expression, tuple[Field, ...]]:
+    try:
+        tree = fix_now(query.tree)
+        check_functions(tree)
+        bound, fields = binder.query(tree, Around())
+    except RecursionError:
+        raise too_deep() from None
+    stray = bound.find(Bounds)
+    if stray is not None:
+        raise SqlError("BEGIN ... END ... does not belong here.", position=binder.source.of(stray))
+    return bound, fields
+
+
+def _insert(insert: InsertDraft, names: Names, source: Source) -> Insert:
+    """The query's columns, cast to the stream's types as Spark's INSERT would."""
+    name = ".".join(part.name for part in insert.stream)
+    found = names.stream_schema(name) if len(insert.stream) == 1 else None
+    if found is None:
+        if len(insert.stream) == 1 and names.query_sql(name) is not None:
+            raise SqlError(f"'{name}' is a query; rows go into streams.", position=source.of(insert.stream[0]))
+        raise unknown("stream", name, names.stream_names(), position=source.of(insert.stream[0]))
+    stream, schema = found
+    targets = _targets(insert, schema, source)
+    binder = Binder(names, source)
+    tree, fields = _bound(binder, insert.query)
+    if len(fields) != len(targets):
+        listed = ", ".join(column.name for column in targets)
+        raise SqlError(
+            f"{len(fields)} values for {len(targets)} columns: {listed}.",
+            hint="name the columns that are given: INSERT INTO stream (a, b) VALUES (1, 2)",
+            position=source.of(insert.query.tree),
+        )
+    outer = exp.Select()
+    for field, column in zip(fields, targets, strict=True):
+        value = exp.column(exp.to_identifier(field.column, quoted=True), table=exp.to_identifier("_i", quoted=True))
+        cast = exp.Cast(this=value, to=exp.DataType.build(type_name(column.type), dialect="spark"))
+        outer.append("expressions", exp.Alias(this=cast, alias=exp.to_identifier(column.name, quoted=True)))
+    inner = tree.this if isinstance(tree, exp.Subquery) else tree
+    alias = exp.TableAlias(this=exp.to_identifier("_i", quoted=True))
+    outer.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    outputs = tuple(Field(column.name, column.name) for column in targets)
+    return Insert(stream, tuple(column.name for column in targets), _finish(insert.query.sql, binder, outer, outputs))
+
+
+def _targets(insert: InsertDraft, schema: StreamSchema, source: Source) -> list[Column]:
+    if insert.columns is None:
+        return list(schema.columns)
+    targets: list[Column] = []
+    for identifier in insert.columns:
+        column = schema.column(identifier.name)
+        if column is None:
+            known = [each.name for each in schema.columns]
+            raise unknown("column", identifier.name, known, position=source.of(identifier))
+        if column in targets:
+            raise SqlError(f"Column '{column.name}' is given twice.", position=source.of(identifier))
+        targets.append(column)
+    return targets
+
+
+# From the bound tree to the plan
+
+
+def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Field]) -> Plan:
+    while isinstance(tree, exp.Subquery) and tree.is_wrapper:
+        tree = tree.this
+    scans = _scans(binder.scans, tree)
+    spark_sql = tree.sql(DIALECT)
+    uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
+    queries = tuple(binder.queries)
+    projection = _projection(tree, binder.scans)
+    duckdb_sql: str | None = None
+    why_spark: str | None = None
+    schema: pa.Schema | None = None
+    relations = {
+        scan.relation: pa.schema([drafted.schema.arrow.field(name) for name in scan.columns])
+        for scan, drafted in zip(scans, binder.scans, strict=True)
+    }
+    if projection is not None:
+        source = binder.scans[0].schema.arrow
+        schema = pa.schema([pa.field(name, source.field(column).type) for name, column in projection])
+    try:
+        translated = translate_query(parse_spark(spark_sql, read="spark"), relations)
+        duckdb_sql = translated.sql
+        schema = schema if schema is not None else translated.schema
+    except NotConformant as error:
+        why_spark = None if projection is not None else error.reason
+    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now)
+    return Plan(sql, scans, residual, schema, queries)
+
+
+def _scans(drafts: Sequence[ScanDraft], tree: exp.Expression) -> tuple[Scan, ...]:
+    needed: dict[int, set[str]] = {}
+    for column in tree.find_all(exp.Column):
+        if (number := column.meta.get(SCAN)) is not None:
+            needed.setdefault(number, set()).add(column.name)
+    scans = []
+    for number, drafted in enumerate(drafts):
+        columns = needed.get(number) or {drafted.schema.timestamp_column}
+        ordered = tuple(name for name in drafted.schema.arrow.names if name in columns)
+        scans.append(Scan(drafted.relation, Block(drafted.stream, tuple(drafted.factors)), drafted.window, ordered))
+    return tuple(scans)
+
+
+def _projection(tree: exp.Expression, drafts: Sequence[ScanDraft]) -> tuple[tuple[str, str], ...] | None:
+    """(output, column) pairs when a query only picks columns of its one scan, also through subqueries that do."""
+    if len(drafts) != 1 or not isinstance(tree, exp.Select):
+        return None
+    if any(value for key, value in tree.args.items() if key not in ("expressions", "from_")):
+        return None
+    from_ = tree.args.get("from_")
+    source = from_.this if from_ is not None else None
+    inner: dict[str, str] | None = None
+    if isinstance(source, exp.Subquery):
+        below = _projection(source.this, drafts)
+        if below is None:
+            return None
+        inner = dict(below)
+    elif not isinstance(source, exp.Table):
+        return None
+    pairs: list[tuple[str, str]] = []
+    for item in tree.expressions:
+        column = item.this
+        if not isinstance(column, exp.Column) or (inner is None and column.meta.get(SCAN) != 0):
+            return None
+        pairs.append((item.alias, column.name if inner is None else inner[column.name]))
+    return tuple(pairs)

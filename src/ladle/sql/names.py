@@ -1,0 +1,24 @@
+"""What the binder asks of the catalog: which names exist, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ladle.schema import StreamSchema
+
+
+class Names(Protocol):
+    """Lookups ignore case and return None for what is not there."""
+
+    def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
+        """The declared name and schema; `trades.quarantine` is a stream too."""
+        ...
+
+    def query_sql(self, name: str) -> tuple[str, str] | None:
+        """The declared name and the text of a standing query."""
+        ...
+
+    def stream_names(self) -> Iterable[str]: ...
+
+    def query_names(self) -> Iterable[str]: ...

@@ -1,0 +1,132 @@
+"""From the parser's nodes to names of the list. Ladle's dialect keeps calls as they were written (`exp.Anonymous`); only
+calls with a grammar of their own have a class. Spark has several names for many functions, the list has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ladle.sql.conformant.typing import NotConformant
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of the list and its arguments."""
+
+    name: str
+    arguments: tuple[exp.Expression, ...]
+    distinct: bool = False
+    star: bool = False
+
+
+Maker = Callable[[exp.Expression], Call]
+
+ALIASES: Mapping[str, str] = {
+    "any": "bool_or",
+    "ceiling": "ceil",
+    "char_length": "length",
+    "character_length": "length",
+    "date_diff": "datediff",
+    "date_part": "extract",
+    "datepart": "extract",
+    "dayofmonth": "day",
+    "equal_null": "<=>",
+    "every": "bool_and",
+    "ifnull": "coalesce",
+    "lcase": "lower",
+    "len": "length",
+    "mean": "avg",
+    "mod": "%",
+    "nvl": "coalesce",
+    "pow": "power",
+    "signum": "sign",
+    "some": "bool_or",
+    "substr": "substring",
+    "ucase": "upper",
+}
+
+
+def _named(node: exp.Expression) -> Call:
+    """A call by name; DISTINCT and * are arguments of aggregates."""
+    name = str(node.this).lower()
+    name = ALIASES.get(name, name)
+    arguments = tuple(node.expressions)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+        return Call(name, tuple(arguments[0].expressions), distinct=True)
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+        return Call(name, (), star=True)
+    if name in ("position", "locate", "charindex") and len(arguments) in (2, 3):
+        return Call("locate", arguments)
+    return Call(name, arguments)
+
+
+def _any(node: exp.Expression) -> Call:
+    inner = node.this
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    return Call("bool_or", (inner,))
+
+
+def _of(name: str, *parts: str) -> Maker:
+    def make(node: exp.Expression) -> Call:
+        return Call(name, tuple(node.args[part] for part in parts if node.args.get(part) is not None))
+
+    return make
+
+
+def _position(node: exp.Expression) -> Call:
+    more = (node.args["position"],) if node.args.get("position") is not None else ()
+    return Call("locate", (node.args["substr"], node.this, *more))
+
+
+def _trim(node: exp.Expression) -> Call:
+    position = str(node.args.get("position") or "BOTH").upper()
+    name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
+    characters = node.args.get("expression")
+    return Call(name, (node.this,) if characters is None else (characters, node.this))
+
+
+def _extract(node: exp.Expression) -> Call:
+    return Call("extract", (exp.Literal.string(str(node.this.this)), node.expression))
+
+
+def _like(name: str) -> Maker:
+    def make(node: exp.Expression) -> Call:
+        if isinstance(node.expression, exp.Any | exp.All):
+            raise NotConformant("LIKE ANY and LIKE ALL are not proven equal in DuckDB")
+        return Call(name, (node.this, node.expression))
+
+    return make
+
+
+def _escape(node: exp.Expression) -> Call:
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        raise NotConformant("this use of ESCAPE is not proven equal in DuckDB")
+    inner = CALLS[type(node.this)](node.this)
+    return Call(inner.name, (*inner.arguments, node.expression))
+
+
+CALLS: Mapping[type[exp.Expression], Maker] = {
+    exp.Anonymous: _named,
+    exp.Any: _any,
+    exp.DPipe: _of("concat", "this", "expression"),
+    exp.BitwiseNot: _of("~", "this"),
+    exp.BitwiseLeftShift: _of("shiftleft", "this", "expression"),
+    exp.BitwiseRightShift: _of("shiftright", "this", "expression"),
+    exp.Substring: _of("substring", "this", "start", "length"),
+    exp.StrPosition: _position,
+    exp.Trim: _trim,
+    exp.Extract: _extract,
+    exp.Like: _like("like"),
+    exp.ILike: _like("ilike"),
+    exp.Escape: _escape,
+    exp.RegexpLike: _of("rlike", "this", "expression"),
+}
+
+
+def call_of(node: exp.Expression) -> Call | None:
+    maker = CALLS.get(type(node))
+    return maker(node) if maker is not None else None

@@ -1,0 +1,56 @@
+"""What names mean at a place of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ladle.sql.conformant.typing import Typed
+
+Columns = tuple[tuple[str, pa.DataType], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A relation or CTE that FROM may name."""
+
+    name: str
+    columns: Columns
+    may_raise: bool = False
+
+
+@dataclass(frozen=True)
+class Subquery:
+    """A rendered query."""
+
+    sql: str
+    columns: Columns
+    may_raise: bool
+    one_row: bool = False
+    """An aggregate without GROUP BY: a correlated scalar subquery must be one."""
+    correlated: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Relations by alias, the enclosing scope, and what GROUP BY makes of rows."""
+
+    sources: Mapping[str, Mapping[str, Typed]]
+    query: Callable[[exp.Expression, Scope], Subquery] = field(repr=False)
+    """Renders a subquery that stands in this scope."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    parent: Scope | None = None
+    aliases: Mapping[str, Typed] = field(default_factory=dict)
+    """Projections by name, where a clause may use them."""
+    keys: Mapping[str, Typed] | None = None
+    """Row-wise text of each GROUP BY expression to its key; None where there are rows, not groups."""
+    windows: bool = False
+    """Whether OVER is allowed here."""
+    named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

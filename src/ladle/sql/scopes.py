@@ -1,0 +1,186 @@
+"""Names in scope: which relation and column an identifier means, by Spark's rules.
+
+Names are compared without case. A scope holds the relations of one FROM clause; a subquery's scope has its outer query's
+as parent, so that correlated columns are found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from ladle.errors import SqlError, unknown
+from ladle.plan import Factor, TimeWindow, Window
+from ladle.schema import StreamSchema
+from ladle.sql.position import Source
+
+SCAN = "ladle_scan"
+"""Key in a bound column's `meta`: the number of the scan it reads."""
+
+NAME = "ladle_name"
+"""Key in a bound column's `meta`: the name people know it by."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a relation: the name people use and the one in the rendered text."""
+
+    name: str
+    column: str
+
+
+@dataclass
+class Relation:
+    """Something in FROM: a stream's scan, a subquery, a CTE, VALUES or a table function."""
+
+    alias: str
+    """The alias in the rendered text; unique among all scopes that can see it."""
+    qualifiers: tuple[tuple[str, ...], ...]
+    """Lower-case names it may be qualified with: `quarantine` and `trades.quarantine`."""
+    fields: tuple[Field, ...]
+    hidden: tuple[Field, ...] = ()
+    """Columns that can be named but are not part of `*`."""
+    scan: int | None = None
+    pushable: bool = True
+    """Whether a condition of WHERE on it may be applied before the join."""
+
+    def find(self, name: str) -> list[Field]:
+        hits = [item for item in self.fields if item.name.lower() == name]
+        return hits or [item for item in self.hidden if item.name.lower() == name]
+
+    def column(self, item: Field) -> exp.Column:
+        node = exp.column(exp.to_identifier(item.column, quoted=True), table=exp.to_identifier(self.alias, quoted=True))
+        node.meta[NAME] = item.name
+        if self.scan is not None:
+            node.meta[SCAN] = self.scan
+        return node
+
+
+@dataclass
+class Scope:
+    source: Source
+    parent: Scope | None = None
+    relations: list[Relation] = field(default_factory=list)
+    merged: dict[str, exp.Expression] = field(default_factory=dict)
+    """Columns of USING and NATURAL joins: what the unqualified name means."""
+    merged_names: dict[str, str] = field(default_factory=dict)
+
+    def chain(self) -> Iterator[Scope]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def add(self, relation: Relation, node: exp.Expression) -> None:
+        taken = {qualifier for other in self.relations for qualifier in other.qualifiers}
+        if clash := taken.intersection(relation.qualifiers):
+            name = ".".join(next(iter(clash)))
+            raise SqlError(
+                f"Two relations of this FROM are called '{name}'.",
+                hint="give one of them another name with AS",
+                position=self.source.of(node),
+            )
+        self.relations.append(relation)
+
+    def alias_for(self, wanted: str) -> str:
+        """An alias that hides none that an inner expression may still need."""
+        used = {relation.alias.lower() for scope in self.chain() for relation in scope.relations}
+        alias, number = wanted, 0
+        while alias.lower() in used:
+            number += 1
+            alias = f"{wanted}_{number}"
+        return alias
+
+    def lookup(self, parts: Sequence[exp.Identifier]) -> exp.Expression | None:
+        """What a possibly qualified name means in this scope alone; None if nothing."""
+        names = [part.name.lower() for part in parts]
+        for length in range(min(len(names) - 1, 2), 0, -1):
+            hits = [
+                (relation, item)
+                for relation in self.relations
+                if tuple(names[:length]) in relation.qualifiers
+                for item in relation.find(names[length])
+            ]
+            if hits:
+                return self._only(hits, parts, length)
+        if names[0] in self.merged:
+            return _fields_of(self.merged[names[0]].copy(), parts[1:])
+        hits = [(relation, item) for relation in self.relations for item in relation.find(names[0])]
+        return self._only(hits, parts, 0) if hits else None
+
+    def _only(self, hits: list[tuple[Relation, Field]], parts: Sequence[exp.Identifier], index: int) -> exp.Expression:
+        if len(hits) > 1:
+            name = parts[index].name
+            where = " and ".join(dict.fromkeys(".".join(relation.qualifiers[0]) for relation, _ in hits))
+            raise SqlError(
+                f"Column '{name}' is ambiguous: it is in {where}"
+                + (" more than once." if len({id(relation) for relation, _ in hits}) == 1 else "."),
+                hint=f"write {'.'.join(hits[0][0].qualifiers[0])}.{name}" if len(hits) > 1 and not index else None,
+                position=self.source.of(parts[index]),
+            )
+        relation, item = hits[0]
+        return _fields_of(relation.column(item), parts[index + 1 :])
+
+    def star(self) -> list[tuple[str, exp.Expression]]:
+        """The columns of `*`: those of USING first, then the rest in FROM's order."""
+        columns = [(self.merged_names[name], node.copy()) for name, node in self.merged.items()]
+        for relation in self.relations:
+            for item in relation.fields:
+                if item.name.lower() not in self.merged:
+                    columns.append((item.name, relation.column(item)))
+        return columns
+
+    def relation(self, parts: Sequence[exp.Identifier]) -> Relation | None:
+        names = tuple(part.name.lower() for part in parts)
+        for scope in self.chain():
+            for relation in scope.relations:
+                if names in relation.qualifiers:
+                    return relation
+        return None
+
+    def unknown_column(self, parts: Sequence[exp.Identifier]) -> Exception:
+        known: list[str] = []
+        for relation in self.relations:
+            prefix = ".".join(relation.qualifiers[0]) + "." if len(parts) > 1 or len(self.relations) > 1 else ""
+            known.extend(prefix + item.name for item in (*relation.fields, *relation.hidden))
+        name = ".".join(part.name for part in parts)
+        return unknown("column", name, known, position=self.source.of(parts[0]))
+
+
+@dataclass
+class ScanDraft:
+    """One mention of a stream while its query is being bound."""
+
+    relation: str
+    stream: str
+    schema: StreamSchema
+    window: Window
+    factors: list[Factor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Cte:
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a query sees of the queries around it."""
+
+    parent: Scope | None = None
+    window: TimeWindow | None = None
+    ctes: Mapping[str, Cte] = field(default_factory=dict)
+
+
+def _fields_of(node: exp.Expression, parts: Sequence[exp.Identifier]) -> exp.Expression:
+    """`struct.field.field` as nested dots."""
+    for part in parts:
+        node = exp.Dot(this=node, expression=exp.to_identifier(part.name, quoted=True))
+    return node
+
+
+def parts_of(column: exp.Column) -> list[exp.Identifier]:
+    return [part for part in column.parts if isinstance(part, exp.Identifier)]

@@ -1,0 +1,324 @@
+"""FROM: what can stand in it, and which columns that brings into scope.
+
+Streams, their quarantines, standing queries, CTEs, subqueries, VALUES and a few table functions. Anything else does not
+exist, so no text can reach a file or a table of the engine beneath.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from ladle.errors import LadleError, SqlError, UnknownName, Unsupported
+from ladle.plan import TimeWindow, Window
+from ladle.schema import ARRIVAL, StreamSchema
+from ladle.sql.bounds import window_of_bracket
+from ladle.sql.dialect import BRACKET, SelectDraft
+from ladle.sql.parse import draft, only_chunk
+from ladle.sql.resolve import BindQuery, bind_expression
+from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Scope
+
+if TYPE_CHECKING:
+    from ladle.sql.bind import Binder
+
+QUARANTINE = "quarantine"
+
+Qualifiers = tuple[tuple[str, ...], ...]
+
+# Table functions of Spark that make rows from their arguments alone, with the names of their columns.
+_TABLE_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "explode": ("col",),
+    "explode_outer": ("col",),
+    "posexplode": ("pos", "col"),
+    "posexplode_outer": ("pos", "col"),
+}
+_TABLE_EXTRAS = ("pivots", "sample", "version", "when", "changes", "hints", "partition", "only", "joins", "ordinality")
+
+
+def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> None:
+    """Binds FROM, joins and lateral views of a SELECT in place, and fills its scope."""
+    from_ = node.args.get("from_")
+    if from_ is not None:
+        relation = _bind_relation(binder, from_.this, scope, around)
+        scope.add(relation, from_.this)
+    for join in node.args.get("joins") or ():
+        _bind_join(binder, join, scope, around)
+    for lateral in node.args.get("laterals") or ():
+        scope.add(_bind_lateral(binder, lateral, scope, around), lateral)
+
+
+def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
+    match node:
+        case exp.Table() if isinstance(node.this, exp.Func):
+            return _bind_table_function(binder, node, node.this, scope, around)
+        case exp.Table():
+            return _bind_table(binder, node, scope, around)
+        case exp.Subquery():
+            return _bind_subquery(binder, node, node, scope, replace(around, parent=scope.parent))
+        case exp.Values():
+            return _bind_values(binder, node, scope, around)
+        case exp.Lateral():
+            return _bind_lateral(binder, node, scope, around)
+    raise Unsupported("This can't stand in FROM.", hint="name a stream, a query, or a subquery",
+                      position=binder.source.of(node))
+
+
+def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -> Relation:
+    for key in _TABLE_EXTRAS:
+        if node.args.get(key):
+            raise Unsupported(f"{key.upper().rstrip('S')} is not part of Ladle's SQL.", position=binder.source.of(node))
+    parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+    names = [part.name for part in parts]
+    alias_node = node.args.get("alias")
+    bracket = node.meta.get(BRACKET) or (alias_node.meta.get(BRACKET) if alias_node is not None else None)
+    wanted = node.alias or names[-1]
+    alias = scope.alias_for(wanted)
+    qualifiers: Qualifiers = ((wanted.lower(),),)
+    if not node.alias and len(names) == 2:
+        qualifiers = ((wanted.lower(),), (names[0].lower(), wanted.lower()))
+    if len(names) == 1 and (cte := around.ctes.get(names[0].lower())) is not None:
+        _no_bracket(binder, bracket, "a common table expression")
+        relation = Relation(alias, qualifiers, cte.fields)
+        target: exp.Expression = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
+    elif (found := _stream(binder, names)) is not None:
+        relation, target = _scan(binder, found, bracket, alias, qualifiers, around)
+    elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
+        _no_bracket(binder, bracket, "a standing query")
+        relation, target = _inline(binder, query, alias, qualifiers)
+    else:
+        raise _unknown_relation(binder, names, parts[0])
+    columns = alias_node.args.get("columns") if alias_node is not None else None
+    if columns:
+        relation.fields = _named(binder, relation.fields, columns, wanted, node)
+    target.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    node.replace(target)
+    return relation
+
+
+def _stream(binder: Binder, names: list[str]) -> tuple[str, StreamSchema] | None:
+    if len(names) == 1 or (len(names) == 2 and names[1].lower() == QUARANTINE):
+        return binder.names.stream_schema(".".join(names))
+    return None
+
+
+def _scan(
+    binder: Binder,
+    found: tuple[str, StreamSchema],
+    bracket: exp.Expression | None,
+    alias: str,
+    qualifiers: Qualifiers,
+    around: Around,
+) -> tuple[Relation, exp.Expression]:
+    stream, schema = found
+    window: Window = around.window or TimeWindow()
+    if bracket is not None:
+        window = window_of_bracket(bracket, binder.source)
+    number = len(binder.scans)
+    draft = ScanDraft(f"_s{number}", stream, schema, window)
+    binder.scans.append(draft)
+    binder.mentions += 1
+    fields = tuple(Field(column.name, column.name) for column in schema.columns)
+    hidden = (Field("ts", ARRIVAL),) if schema.timestamp is None and schema.column("ts") is None else ()
+    relation = Relation(alias, qualifiers, fields, hidden, scan=number)
+    return relation, exp.Table(this=exp.to_identifier(draft.relation, quoted=True))
+
+
+def _inline(
+    binder: Binder, query: tuple[str, str], alias: str, qualifiers: Qualifiers
+) -> tuple[Relation, exp.Expression]:
+    name, text = query
+    binder.queries[name] = None
+    parsed = draft(only_chunk(text))
+    assert isinstance(parsed, SelectDraft)
+    try:
+        tree, fields = binder.inlined(text).query(parsed.query.tree, Around())
+    except LadleError as error:
+        raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
+    return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
+
+
+def _bind_subquery(binder: Binder, node: exp.Expression, subquery: exp.Subquery, scope: Scope, around: Around) -> Relation:
+    """`(query) AS t(a, b)`; `node` is the subquery or the LATERAL around it, which then has the alias."""
+    alias_node = node.args.get("alias")
+    if alias_node is not None:
+        _no_bracket(binder, alias_node.meta.get(BRACKET), "a subquery")
+    for key in ("pivots", "sample", "joins"):
+        if subquery.args.get(key):
+            raise Unsupported(f"{key.upper().rstrip('S')} is not part of Ladle's SQL.",
+                              position=binder.source.of(subquery))
+    wanted = node.alias or "_q"
+    alias = scope.alias_for(wanted)
+    subquery.set("alias", None)
+    tree, fields = binder.query(subquery, around)
+    inner = tree.this if isinstance(tree, exp.Subquery) else tree
+    if alias_node is not None:
+        fields = binder._renamed(inner, fields, alias_node)
+    rendered = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    replacement = exp.Subquery(this=inner)
+    if isinstance(node, exp.Lateral):
+        node.set("this", replacement)
+        node.set("alias", rendered)
+    else:
+        replacement.set("alias", rendered)
+        node.replace(replacement)
+    qualifiers = ((wanted.lower(),),) if node.alias or isinstance(node, exp.Lateral) else ((alias.lower(),),)
+    return Relation(alias, qualifiers, fields)
+
+
+def _bind_values(binder: Binder, node: exp.Values, scope: Scope, around: Around) -> Relation:
+    rows = node.expressions
+    width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
+    for row in rows:
+        if (len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width:
+            raise SqlError(f"Every row of VALUES must have {width} values, as the first has.",
+                           position=binder.source.of(row))
+        bind_expression(row, Scope(binder.source, around.parent), _bind_inner(binder, around))
+    wanted = node.alias or "_v"
+    alias = scope.alias_for(wanted)
+    fields = tuple(Field(f"col{number}", f"col{number}") for number in range(1, width + 1))
+    alias_node = node.args.get("alias")
+    if alias_node is not None and alias_node.args.get("columns"):
+        fields = _named(binder, fields, alias_node.args["columns"], wanted, node)
+        fields = tuple(Field(item.name, item.name) for item in fields)
+    node.set("alias", _table_alias(alias, fields))
+    return Relation(alias, ((wanted.lower(),),), fields)
+
+
+def _bind_table_function(
+    binder: Binder, node: exp.Expression, call: exp.Expression, scope: Scope, around: Around
+) -> Relation:
+    name = call.name.lower()
+    if not isinstance(call, exp.Anonymous) or name not in _TABLE_FUNCTIONS:
+        known = ", ".join(_TABLE_FUNCTIONS)
+        raise UnknownName(
+            f"'{call.name or call.sql_name().lower()}' is not a function that can stand in FROM. Functions: {known}.",
+            hint="FROM reads streams and queries; files and other tables are attached to a stream first",
+            position=binder.source.of(call),
+        )
+    arguments = scope if isinstance(node, exp.Lateral) else Scope(binder.source, around.parent)
+    for argument in list(call.expressions):
+        bind_expression(argument, arguments, _bind_inner(binder, around))
+    wanted = node.alias or name
+    alias = scope.alias_for(wanted)
+    fields = tuple(Field(column, column) for column in _TABLE_FUNCTIONS[name])
+    alias_node = node.args.get("alias")
+    columns = alias_node.args.get("columns") if alias_node is not None else None
+    if not columns and isinstance(node, exp.Lateral) and name.startswith(("explode", "posexplode")) and not fields:
+        raise SqlError("Name the columns with AS.", position=binder.source.of(node))
+    if columns:
+        # explode of a map makes key and value
+        if len(columns) != len(fields) and not (name.endswith("explode") or name.endswith("_outer")):
+            _named(binder, fields, columns, wanted, node)
+        fields = tuple(Field(column.name, column.name) for column in columns)
+    node.set("alias", _table_alias(alias, fields))
+    return Relation(alias, ((wanted.lower(),),), fields)
+
+
+def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope, around: Around) -> Relation:
+    """LATERAL VIEW and LATERAL (subquery): both see the relations before them."""
+    if isinstance(node.this, exp.Subquery):
+        return _bind_subquery(binder, node, node.this, scope, replace(around, parent=scope))
+    return _bind_table_function(binder, node, node.this, scope, around)
+
+
+def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
+    side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
+    method = (join.args.get("method") or "").upper()
+    if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or join.args.get("pivots"):
+        raise Unsupported("This kind of join is not part of Ladle's SQL.", position=binder.source.of(join))
+    relation = _bind_relation(binder, join.this, scope, around)
+    before = list(scope.relations)
+    _merge_columns(binder, join, scope, relation, side)
+    scope.add(relation, join)
+    if side in ("RIGHT", "FULL"):
+        for other in before:
+            other.pushable = False
+    if side in ("LEFT", "FULL") and kind not in ("SEMI", "ANTI"):
+        relation.pushable = False
+    if (on := join.args.get("on")) is not None:
+        bind_expression(on, scope, _bind_inner(binder, around))
+    if kind in ("SEMI", "ANTI"):
+        scope.relations.remove(relation)
+
+
+def _merge_columns(binder: Binder, join: exp.Join, scope: Scope, relation: Relation, side: str) -> None:
+    """USING and NATURAL as ON: what the unqualified name means afterwards depends on which side may be missing."""
+    using = [item.name for item in join.args.get("using") or ()]
+    if (join.args.get("method") or "").upper() == "NATURAL":
+        left = [name for name, _ in scope.star()]
+        right = {item.name.lower() for item in relation.fields}
+        using = [name for name in left if name.lower() in right]
+        join.set("method", None)
+        if not using:
+            join.set("kind", "CROSS")
+    if not using:
+        return
+    conditions = []
+    positions = join.args.get("using") or [exp.to_identifier(name) for name in using]
+    for name, identifier in zip(using, positions, strict=True):
+        left_column = scope.lookup([identifier])
+        if left_column is None:
+            raise scope.unknown_column([identifier])
+        hits = relation.find(name.lower())
+        if len(hits) != 1:
+            raise Scope(binder.source, relations=[relation]).unknown_column([identifier])
+        right_column = relation.column(hits[0])
+        conditions.append(exp.EQ(this=left_column.copy(), expression=right_column.copy()))
+        merged: exp.Expression = left_column
+        if side == "RIGHT":
+            merged = right_column
+        elif side == "FULL":
+            merged = exp.Anonymous(this="coalesce", expressions=[left_column, right_column])
+        if (join.args.get("kind") or "").upper() not in ("SEMI", "ANTI"):
+            scope.merged[name.lower()] = merged
+            scope.merged_names.setdefault(name.lower(), left_column.name)
+    join.set("using", None)
+    join.set("on", exp.and_(*conditions, copy=False))
+
+
+def _bind_inner(binder: Binder, around: Around) -> BindQuery:
+    def bind_query(query: exp.Expression, outer: Scope) -> exp.Expression:
+        return binder.query(query, replace(around, parent=outer))[0]
+
+    return bind_query
+
+
+def _named(
+    binder: Binder, fields: tuple[Field, ...], columns: list[exp.Expression], name: str, node: exp.Expression
+) -> tuple[Field, ...]:
+    if len(columns) != len(fields):
+        raise SqlError(f"'{name}' names {len(columns)} columns, but there are {len(fields)}.",
+                       position=binder.source.of(node))
+    return tuple(Field(column.name, item.column) for column, item in zip(columns, fields, strict=True))
+
+
+def _table_alias(alias: str, fields: tuple[Field, ...]) -> exp.TableAlias:
+    return exp.TableAlias(
+        this=exp.to_identifier(alias, quoted=True),
+        columns=[exp.to_identifier(item.column, quoted=True) for item in fields],
+    )
+
+
+def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str) -> None:
+    if bracket is not None:
+        raise SqlError(f"[RANGE] and [ROWS] bound a stream, and this is {what}.", position=binder.source.of(bracket))
+
+
+def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) -> UnknownName:
+    name = ".".join(names)
+    streams, queries = sorted(binder.names.stream_names()), sorted(binder.names.query_names())
+    listed = [
+        f"{kind}: {', '.join(known[:40])}{', ...' if len(known) > 40 else ''}."
+        for kind, known in (("Streams", streams), ("Queries", queries))
+        if known
+    ]
+    close = get_close_matches(name.lower(), [known.lower() for known in (*streams, *queries)], n=1)
+    meant = next((known for known in (*streams, *queries) if close and known.lower() == close[0]), None)
+    return UnknownName(
+        f"There is no stream or query '{name}'. {' '.join(listed) or 'There are none yet.'}",
+        hint=f"did you mean '{meant}'?" if meant else None if listed else "make a stream with CREATE STREAM",
+        position=binder.source.of(node),
+    )

@@ -1,0 +1,117 @@
+"""The statements of Ladle's SQL, as plain data. Trees of the parser never leave `ladle.sql`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ladle.plan import Plan
+from ladle.schema import Column, StreamSchema
+
+
+class Materialize(Enum):
+    """PSoup's NoMat, PSoup-P and PSoup-C: coverage of nothing, of every segment, of the current window."""
+
+    NONE = "none"
+    PARTIAL = "partial"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    name: str
+    schema: StreamSchema
+    retain_us: int | None = None
+    max_ahead_us: int | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    stream: str
+    column: Column
+
+
+@dataclass(frozen=True)
+class SetRetain:
+    stream: str
+    retain_us: int | None
+    """None: forever (`SET RETAIN FOREVER`)."""
+
+
+@dataclass(frozen=True)
+class DropStream:
+    name: str
+    cascade: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    name: str
+    plan: Plan
+    materialize: Materialize | None = None
+    """None: the default."""
+
+
+@dataclass(frozen=True)
+class DropQuery:
+    name: str
+    cascade: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowStreams:
+    pass
+
+
+@dataclass(frozen=True)
+class ShowQueries:
+    pass
+
+
+@dataclass(frozen=True)
+class Describe:
+    name: str
+
+
+@dataclass(frozen=True)
+class Select:
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Rows for a stream, as a plan whose answer's columns are `columns`, in that order."""
+
+    stream: str
+    columns: tuple[str, ...]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class ExplainSelect:
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class ExplainQuery:
+    name: str
+
+
+Statement = (
+    CreateStream
+    | AddColumn
+    | SetRetain
+    | DropStream
+    | CreateQuery
+    | DropQuery
+    | ShowStreams
+    | ShowQueries
+    | Describe
+    | Select
+    | Insert
+    | ExplainSelect
+    | ExplainQuery
+)

@@ -1,0 +1,81 @@
+"""What is going on, as plain data: for `db.status()`, `ladle status` and the demo's view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    name: str
+    rows: int
+    """Tuples ever accepted."""
+    retained_rows: int
+    epochs: int
+    rows_per_second: float
+    """Over the last few seconds."""
+    clock: datetime | None
+    pending: int
+    """Pushes received and not yet taken in."""
+    quarantined: int
+    files: int
+    bytes: int
+    error: str | None = None
+    """Why pushes wait, when they do."""
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    stream: str
+    name: str
+    state: str
+    """running, restarting, drained, stopped."""
+    error: str | None
+    restarts: int
+    batch: int | None
+    """The last batch committed."""
+
+
+@dataclass(frozen=True)
+class QueryStatus:
+    name: str
+    sql: str
+    materialize: str
+    window: str
+    """The window's kind."""
+    covered: int
+    segments: int
+    """Segments that the current window touches, and how many of them are covered."""
+    invocations: int
+    """In this process."""
+    error: str | None = None
+    """Why some segments stay uncovered, when they do."""
+
+    @property
+    def coverage(self) -> float:
+        return 1.0 if self.segments == 0 else self.covered / self.segments
+
+
+@dataclass(frozen=True)
+class BackfillStatus:
+    stream: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Status:
+    path: str
+    epoch: int
+    read_only: bool
+    spark: str
+    """not started, running, or the error that keeps it from starting."""
+    streams: tuple[StreamStatus, ...] = ()
+    sources: tuple[SourceStatus, ...] = ()
+    queries: tuple[QueryStatus, ...] = ()
+    backfills: tuple[BackfillStatus, ...] = ()
+    cache_hits: int = 0
+    cache_misses: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    """Housekeeping that failed in its last round, by task."""

@@ -1,0 +1,108 @@
+"""Coverage: which results files exist for a stream's data files.
+
+An index over a directory of derived files, and nothing more: it may be emptied or deleted under us at any moment. What it
+does not find, or can't read, is uncovered, and the reader computes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from ladle.stem.results import Results, data_file_of, file_names
+
+_log = logging.getLogger(__name__)
+_MAPPED_MAX = 4_096
+
+
+class Coverage:
+    """The results files of one stream."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._names: dict[str, list[str]] = {}
+        self._mapped: OrderedDict[str, Results] = OrderedDict()
+        self._listed_ns = -1
+
+    def find(self, data_file: str, block: int) -> Results | None:
+        """The results that cover this block on this data file, or None."""
+        for name in self._names_of(data_file):
+            results = self._open(data_file, name)
+            if results is not None and results.covers(block):
+                return results
+        return None
+
+    def refresh(self) -> None:
+        """List the directory anew, if it changed."""
+        try:
+            changed_ns = os.stat(self._directory).st_mtime_ns
+        except FileNotFoundError:
+            changed_ns = 0
+        with self._lock:
+            if changed_ns == self._listed_ns:
+                return
+            names: dict[str, list[str]] = {}
+            for name in file_names(self._directory):
+                data_file = data_file_of(name)
+                if data_file is not None:
+                    names.setdefault(data_file, []).append(name)
+            self._names = names
+            self._listed_ns = changed_ns
+
+    def discard(self, data_files: Iterable[str]) -> None:
+        """Remove the results of data files that are gone."""
+        for data_file in data_files:
+            with self._lock:
+                names = self._names.pop(data_file, [])
+                for name in names:
+                    self._mapped.pop(name, None)
+            for name in names:
+                (self._directory / name).unlink(missing_ok=True)
+
+    def files(self) -> list[tuple[str, str]]:
+        """(data file, results file) pairs as last listed."""
+        with self._lock:
+            return [(data_file, name) for data_file, names in self._names.items() for name in names]
+
+    def results(self, data_file: str) -> list[Results]:
+        opened = (self._open(data_file, name) for name in self._names_of(data_file))
+        return [results for results in opened if results is not None]
+
+    def remove(self, data_file: str, name: str) -> None:
+        """Remove one results file, once others cover what it covered."""
+        with self._lock:
+            self._mapped.pop(name, None)
+            if name in self._names.get(data_file, ()):
+                self._names[data_file].remove(name)
+        (self._directory / name).unlink(missing_ok=True)
+
+    def _names_of(self, data_file: str) -> list[str]:
+        with self._lock:
+            return list(self._names.get(data_file, ()))
+
+    def _open(self, data_file: str, name: str) -> Results | None:
+        with self._lock:
+            if name in self._mapped:
+                self._mapped.move_to_end(name)
+                return self._mapped[name]
+        try:
+            results = Results(self._directory / name)
+        except (OSError, pa.ArrowInvalid, KeyError) as error:
+            if not isinstance(error, FileNotFoundError):
+                _log.warning("results file %s can't be read (%s); its queries are computed instead", name, error)
+            with self._lock:
+                if name in self._names.get(data_file, ()):
+                    self._names[data_file].remove(name)
+            return None
+        with self._lock:
+            self._mapped[name] = results
+            if len(self._mapped) > _MAPPED_MAX:
+                self._mapped.popitem(last=False)
+        return results

@@ -1,0 +1,172 @@
+"""The kernel of an epoch: what one task does with its share of a micro-batch (DESIGN section 3).
+
+Tuples are cut into segments; each segment probes the Query SteM; data, results and quarantine go to files named by this
+attempt. Nothing is real before the driver commits, so a task may be tried, repeated or abandoned at any point. The same
+function runs in a Spark task, in compaction and in tests without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.archive.segments import DataFile, SegmentWriter, WrittenFile
+from ladle.schema import TIMESTAMP, StreamSchema
+from ladle.stem.intake import Bounds, Intake, Rejected
+from ladle.stem.query_stem import QueryStem, load_stem
+from ladle.stem.results import ResultsBuilder
+
+
+@dataclass(frozen=True)
+class EpochTask:
+    """All a task has to know; small, and the same for every task of the job."""
+
+    schema: StreamSchema
+    quarantine_schema: StreamSchema
+    source: str
+    token: str
+    """Names this attempt of the epoch; no two attempts share a file."""
+    arrived_us: int
+    bounds: Bounds
+    archive: Path
+    quarantine: Path
+    results: Path
+    query_set: Path | None
+    segment_rows_max: int
+    factor_seconds_max: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a task wrote."""
+
+    partition: int
+    files: tuple[DataFile, ...]
+    quarantine: tuple[DataFile, ...]
+    failures: Mapping[int, tuple[str, bool]] = field(default_factory=dict)
+    """Blocks that could not be evaluated somewhere: the reason, and whether it was for slowness."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "partition": self.partition,
+            "files": [file.to_json() for file in self.files],
+            "quarantine": [file.to_json() for file in self.quarantine],
+            "failures": [[block, reason, slow] for block, (reason, slow) in self.failures.items()],
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Manifest:
+        return Manifest(
+            value["partition"],
+            tuple(DataFile.from_json(file) for file in value["files"]),
+            tuple(DataFile.from_json(file) for file in value["quarantine"]),
+            {block: (reason, slow) for block, reason, slow in value["failures"]},
+        )
+
+
+def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa.RecordBatch | pa.Table]) -> Manifest:
+    """Take in one partition of an epoch."""
+    name = f"{task.token}-{partition:05d}-{attempt}"
+    rejected = Rejected()
+    intake = Intake(task.schema, task.bounds, task.arrived_us)
+    stem = load_stem(str(task.query_set)) if task.query_set is not None else QueryStem({})
+    tuples = _tuples(intake, batches, rejected)
+    written, failures = write_probed(
+        tuples, task.archive, f"{name}.parquet", task.schema, stem, task.results, task.segment_rows_max,
+        task.factor_seconds_max,
+    )  # fmt: skip
+    quarantined = _write_quarantine(task, f"{name}.parquet", rejected)
+    return Manifest(partition, as_files(written), as_files(quarantined), failures)
+
+
+def write_probed(
+    tuples: Iterable[pa.Table],
+    archive: Path,
+    name: str,
+    schema: StreamSchema,
+    stem: QueryStem,
+    results: Path,
+    segment_rows_max: int,
+    factor_seconds_max: float,
+) -> tuple[WrittenFile | None, dict[int, tuple[str, bool]]]:
+    """Write tuples as segments of one file, probing each with the stem, and the results beside."""
+    writer = SegmentWriter(archive, name, schema.arrow, schema.timestamp_column, rows_max=segment_rows_max)
+    builder = ResultsBuilder()
+    failures: dict[int, tuple[str, bool]] = {}
+    try:
+        for number, segment in enumerate(cut(tuples, segment_rows_max)):
+            probe = stem.probe(segment, seconds_max=factor_seconds_max)
+            failures |= {block: (failure.reason, failure.slow) for block, failure in probe.failures.items()}
+            slow = [block for block, failure in probe.failures.items() if failure.slow]
+            if slow:
+                stem = stem.without(slow)
+            builder.add(number, len(segment), probe.matches)
+            writer.add(segment)
+        written = writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+    if written is not None:
+        try:
+            builder.write(results, name)
+        except OSError:
+            # Results are derived: without them the segment is uncovered, and the epoch goes on.
+            pass
+    return written, failures
+
+
+def cut(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
+    """Regroup tables into contiguous ones of exactly `rows_max` rows; the last may be shorter."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += len(table)
+        while rows >= rows_max:
+            whole = pa.concat_tables(waiting)
+            yield whole.slice(0, rows_max).combine_chunks()
+            rest = whole.slice(rows_max)
+            waiting, rows = [rest], len(rest)
+    if rows:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def as_files(written: WrittenFile | None) -> tuple[DataFile, ...]:
+    """A written file as the log records it; the epoch's number is known when it is committed."""
+    if written is None:
+        return ()
+    return (DataFile(written.name, written.bytes, 0, 0, 0, written.segments),)
+
+
+def _tuples(
+    intake: Intake, batches: Iterable[pa.RecordBatch | pa.Table], rejected: Rejected
+) -> Iterator[pa.Table]:
+    for batch in batches:
+        good, bad = intake.split(batch)
+        rejected.extend(bad)
+        if len(good):
+            yield good
+
+
+def _write_quarantine(task: EpochTask, name: str, rejected: Rejected) -> WrittenFile | None:
+    if not len(rejected):
+        return None
+    schema = task.quarantine_schema
+    table = pa.Table.from_arrays(
+        [
+            pa.repeat(pa.scalar(task.arrived_us, TIMESTAMP), len(rejected)),
+            pa.repeat(pa.scalar(task.source), len(rejected)),
+            pa.array(rejected.reasons, pa.string()),
+            pa.array(rejected.rows, pa.string()),
+        ],
+        schema=schema.arrow,
+    )
+    writer = SegmentWriter(
+        task.quarantine, name, schema.arrow, schema.timestamp_column, rows_max=task.segment_rows_max
+    )
+    writer.add(table)
+    return writer.finish()

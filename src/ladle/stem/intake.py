@@ -1,0 +1,206 @@
+"""The door of a stream: batches in, tuples of the stream's schema out, and what can't be one with the reason.
+
+Nothing is dropped in silence: a row whose values don't fit, whose time is NULL, too far ahead of the clock or older than
+the stream's retention goes to the quarantine as JSON text beside the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ladle.clock import to_datetime
+from ladle.errors import TypeMismatch
+from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, type_name
+from ladle.stem.convert import convert, convert_values, is_convertible
+
+REASON, RAW = "_reason", "_raw"
+"""Columns of a pushed file that hold rows already found wanting when they were pushed."""
+
+CORRUPT = "_corrupt_record"
+"""Where Spark's JSON and CSV readers put a line they could not parse."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What `ts` may be: (floor, ceiling]; None is no bound."""
+
+    floor_us: int | None
+    ceiling_us: int | None
+
+
+@dataclass
+class Rejected:
+    """Rows for the quarantine."""
+
+    reasons: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    def extend(self, other: Rejected) -> None:
+        self.reasons.extend(other.reasons)
+        self.rows.extend(other.rows)
+
+
+def check_columns(given: pa.Schema, schema: StreamSchema, stream: str) -> None:
+    """Refuse a whole input whose columns can't be the stream's."""
+    names = {name.lower(): name for name in given.names if name not in (REASON, RAW, CORRUPT, ARRIVAL)}
+    known = {column.name.lower(): column for column in schema.columns}
+    listed = ", ".join(f"{column.name} {type_name(column.type)}" for column in schema.columns)
+    extra = [name for lowered, name in names.items() if lowered not in known]
+    if extra:
+        raise TypeMismatch(
+            f"Stream '{stream}' has no column {', '.join(repr(name) for name in extra)}. Columns: {listed}.",
+            hint="select the stream's columns before handing the rows over",
+        )
+    time = schema.timestamp_column
+    missing = [column.name for lowered, column in known.items() if lowered not in names]
+    if len(missing) == len(known) or (schema.timestamp is not None and time in missing):
+        raise TypeMismatch(f"The rows lack {', '.join(missing)} of stream '{stream}'. Columns: {listed}.")
+    for lowered, name in names.items():
+        source, target = given.field(name).type, known[lowered].type
+        if not is_convertible(source, target):
+            raise TypeMismatch(
+                f"Column '{name}' is {type_name(source)}, but stream '{stream}' has it as {type_name(target)}.",
+                hint=f"cast it first: CAST({name} AS {type_name(target)})",
+            )
+
+
+class Intake:
+    """Splits batches into tuples and rejected rows."""
+
+    def __init__(self, schema: StreamSchema, bounds: Bounds, arrived_us: int) -> None:
+        self._schema = schema
+        self._bounds = bounds
+        self._arrived_us = arrived_us
+
+    def split(self, batch: pa.RecordBatch | pa.Table) -> tuple[pa.Table, Rejected]:
+        table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        table = table.combine_chunks()
+        reasons: dict[int, str] = {}
+        columns = self._columns(table, reasons)
+        tuples = pa.Table.from_arrays(columns, schema=self._schema.arrow)
+        self._check_time(tuples, reasons)
+        _already_rejected(table, reasons)
+        if not reasons:
+            return tuples, Rejected()
+        keep = np.ones(len(table), dtype=np.bool_)
+        keep[list(reasons)] = False
+        return tuples.filter(pa.array(keep)), _rejected(table, reasons)
+
+    def _columns(self, table: pa.Table, reasons: dict[int, str]) -> list[pa.Array]:
+        given = {name.lower(): name for name in table.column_names}
+        columns = []
+        for column in self._schema.arrow:
+            name = given.get(column.name.lower())
+            if name is not None:
+                array, failures = convert(_single(table.column(name)), column.type)
+                for row, reason in failures.items():
+                    reasons.setdefault(row, f"{column.name}: {reason}")
+            elif column.name == ARRIVAL:
+                array = pa.repeat(pa.scalar(self._arrived_us, TIMESTAMP), len(table))
+            else:
+                array = pa.nulls(len(table), column.type)
+            columns.append(array)
+        return columns
+
+    def _check_time(self, tuples: pa.Table, reasons: dict[int, str]) -> None:
+        name = self._schema.timestamp_column
+        column = _single(tuples.column(name))
+        times = column.cast(pa.int64())
+        for row in _rows(pc.is_null(column)):
+            reasons.setdefault(row, f"{name}: the timestamp is NULL")
+        floor_us, ceiling_us = self._bounds.floor_us, self._bounds.ceiling_us
+        if ceiling_us is not None:
+            for row in _rows(pc.greater(times, ceiling_us)):
+                reasons.setdefault(row, f"{name}: later than {to_datetime(ceiling_us)} (the clock plus MAX AHEAD)")
+        if floor_us is not None:
+            for row in _rows(pc.less_equal(times, floor_us)):
+                reasons.setdefault(row, f"{name}: older than the stream's retention, {to_datetime(floor_us)}")
+
+
+def rows_to_table(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa.Table:
+    """Dictionaries as a table for the inbox: rows that don't fit carry the reason and their own text."""
+    reasons: dict[int, str] = {}
+    known = {column.name.lower(): column.name for column in schema.columns}
+    lowered = [_lowered(row, number, known, reasons) for number, row in enumerate(rows)]
+    columns: dict[str, pa.Array] = {}
+    for column in schema.columns:
+        key = column.name.lower()
+        array, failures = convert_values([row.get(key) for row in lowered], column.type)
+        columns[column.name] = array
+        for number, reason in failures.items():
+            reasons.setdefault(number, f"{column.name}: {reason}")
+    table = pa.table(columns)
+    return with_rejections(table, {number: (reason, _json(rows[number])) for number, reason in reasons.items()})
+
+
+def with_rejections(table: pa.Table, rejected: Mapping[int, tuple[str, str]]) -> pa.Table:
+    """The table with the columns that mark rows as rejected, when there are any."""
+    if not rejected:
+        return table
+    reasons = [rejected[row][0] if row in rejected else None for row in range(len(table))]
+    raws = [rejected[row][1] if row in rejected else None for row in range(len(table))]
+    table = table.append_column(REASON, pa.array(reasons, pa.string()))
+    return table.append_column(RAW, pa.array(raws, pa.string()))
+
+
+def _lowered(
+    row: Mapping[str, Any], number: int, known: Mapping[str, str], reasons: dict[int, str]
+) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise TypeMismatch(f"Row {number} is a {type(row).__name__}, not a dictionary of column names to values.")
+    lowered = {str(key).lower(): value for key, value in row.items()}
+    extra = [str(key) for key in row if str(key).lower() not in known]
+    if extra:
+        reasons[number] = f"unknown column {', '.join(repr(key) for key in extra)}; columns: {', '.join(known.values())}"
+    return lowered
+
+
+def _already_rejected(table: pa.Table, reasons: dict[int, str]) -> None:
+    if REASON in table.column_names:
+        column = table.column(REASON)
+        for row in _rows(pc.is_valid(column)):
+            reasons[row] = column[row].as_py()
+    if CORRUPT in table.column_names:
+        for row in _rows(pc.is_valid(table.column(CORRUPT))):
+            reasons[row] = "malformed record"
+
+
+def _rejected(table: pa.Table, reasons: Mapping[int, str]) -> Rejected:
+    rejected = Rejected()
+    picked = table.take(pa.array(sorted(reasons)))
+    for row, value in zip(sorted(reasons), picked.to_pylist(), strict=True):
+        raw = value.pop(RAW, None) or value.pop(CORRUPT, None)
+        value.pop(REASON, None)
+        rejected.reasons.append(reasons[row])
+        rejected.rows.append(raw if raw is not None else _json(value))
+    return rejected
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_text, ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _rows(mask: pa.Array | pa.ChunkedArray) -> list[int]:
+    array = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+    rows: list[int] = np.flatnonzero(array.fill_null(False).to_numpy(zero_copy_only=False)).tolist()  # noqa: FBT003
+    return rows
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,269 @@
+"""Drives a database and its oracle side by side: every action is done to both, every answer is compared.
+
+Actions take a seed, so that a run is a short list of numbers: Hypothesis shrinks it, and a failure can be typed in again.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ladle.clock import ManualClock
+from ladle.errors import InUse, PipelineError
+from ladle.testing.generate import MINUTE_US, WALL_US, PushedRow, random_rows, random_stream
+from ladle.testing.oracle import Oracle, difference, stored
+from ladle.testing.queries import QueryMaker
+from ladle.testing.tree import (
+    EPOCH,
+    NamedSource,
+    Query,
+    Select,
+    StreamSource,
+    StreamSpec,
+    columns_of,
+    is_nested,
+    query_names,
+    to_ladle,
+    to_us,
+)
+
+if TYPE_CHECKING:
+    from ladle.answer import Answer
+    from ladle.engine import Database
+
+MODES = ("none", "partial", "complete")
+Connect = Callable[[Path, ManualClock, dict[str, Any]], "Database"]
+
+
+class Mismatch(AssertionError):
+    """The engine's answer is not the oracle's."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    name: str
+    query: Query
+    mode: str
+
+
+class Driver:
+    """One warehouse under test. `without_spark`: residuals that only Spark can run are counted, not compared."""
+
+    def __init__(self, path: Path, connect: Connect, *, seed: int = 0, without_spark: bool = True) -> None:
+        self.path = path
+        self.clock = ManualClock(WALL_US)
+        self.oracle = Oracle()
+        self.standing: dict[str, Standing] = {}
+        self.checked = 0
+        self.unanswered = 0
+        self._connect = connect
+        self._without_spark = without_spark
+        self._numbers = 0
+        self._epoch = 0
+        self._rng = random.Random(seed)
+        self.db = connect(path, self.clock, self._settings(self._rng))
+
+    @staticmethod
+    def _settings(rng: random.Random) -> dict[str, Any]:
+        """Small limits, so that a hundred rows make segments, compactions and checkpoints."""
+        return {
+            "segment_rows_max": rng.choice((4, 16, 64, 65_536)),
+            "compact_files_min": rng.choice((2, 3, 16)),
+            "checkpoint_entries": rng.choice((3, 10, 256)),
+            "cache_bytes_max": rng.choice((1, 10_000, 1 << 30)),
+            "backfill_rows_max": rng.choice((1, 50, 1 << 19)),
+        }
+
+    def close(self) -> None:
+        self.db.close()
+        self.oracle.close()
+
+    @property
+    def wall_us(self) -> int:
+        return self.clock.now_us()
+
+    @property
+    def streams(self) -> list[StreamSpec]:
+        return [stream.spec for stream in self.oracle.streams.values()]
+
+    # --- actions ---
+
+    def create_stream(self, seed: int) -> None:
+        self._numbers += 1
+        spec = random_stream(random.Random(seed), f"s{self._numbers}")
+        self.db.sql(spec.create())
+        self.oracle.create(spec)
+
+    def push(self, seed: int, count: int) -> None:
+        rng = random.Random(seed)
+        spec = rng.choice(self.streams)
+        as_rows = rng.random() < 0.5
+        rows = random_rows(rng, spec, self.wall_us, count, misfits=as_rows)
+        self.push_rows(spec, rows, "rows" if as_rows else rng.choice(("arrow", "pandas")))
+
+    def push_rows(self, spec: StreamSpec, rows: list[PushedRow], form: str = "rows") -> None:
+        given: Any = [row.values for row in rows] if form == "rows" else _as_arrow(spec, rows)
+        if form == "pandas":
+            given = given.to_pandas(types_mapper=_arrow_dtype)
+        epoch = self.db.push(spec.name, given, wait=True)
+        self.oracle.push(spec.name, rows, self.wall_us)
+        if epoch is not None:
+            assert epoch >= self._epoch, f"epoch {epoch} after {self._epoch}"
+            self._epoch = epoch
+
+    def register(self, seed: int, size: int, mode: str) -> str:
+        rng = random.Random(seed)
+        self._numbers += 1
+        name = f"q{self._numbers}"
+        query = self._maker(rng, size).query()
+        self.register_query(name, query, mode, by_statement=rng.random() < 0.3)
+        return name
+
+    def register_query(self, name: str, query: Query, mode: str, *, by_statement: bool = False) -> None:
+        text = to_ladle(query)
+        if by_statement:
+            self.db.sql(f"CREATE QUERY {name} WITH (materialize = '{mode}') AS {text}")
+        else:
+            self.db.register(text, name=name, materialize=mode)
+        self.standing[name] = Standing(name, query, mode)
+
+    def unregister(self, seed: int) -> None:
+        name = random.Random(seed).choice(sorted(self.standing))
+        if any(name in query_names(other.query) for other in self.standing.values()):
+            try:
+                self.db.query(name).unregister()
+            except InUse:
+                return
+            raise Mismatch(f"{name} was dropped although other queries read it")
+        self.db.query(name).unregister()
+        del self.standing[name]
+
+    def ask(self, seed: int, size: int) -> None:
+        """A SELECT that does not stand."""
+        query = self._maker(random.Random(seed), size).query()
+        self._compare("asked once", query, lambda: self.db.sql(to_ladle(query)))
+
+    def read_by_name(self, seed: int) -> None:
+        standing = self.standing[random.Random(seed).choice(sorted(self.standing))]
+        query = Select(NamedSource(standing.name, standing.query, None), ())
+        self._compare(f"read by name, {standing.mode}", query, lambda: self.db.sql(to_ladle(query)))
+
+    def invoke_at(self, seed: int) -> None:
+        """Another NOW: in the past, at an edge, in the future."""
+        rng = random.Random(seed)
+        standing = self.standing[rng.choice(sorted(self.standing))]
+        us = self.wall_us + rng.choice((-1, -1, 1)) * rng.randint(0, 200) * MINUTE_US // 2
+        now = EPOCH + timedelta(microseconds=us)
+        moment = now.replace(tzinfo=UTC) if rng.random() < 0.5 else now
+        query = self.db.query(standing.name)
+        self._compare(f"{standing.name} ({standing.mode}) at {now}", standing.query, lambda: query.invoke(now=moment), now)
+
+    def advance(self, half_minutes: int) -> None:
+        self.clock.advance(half_minutes * (MINUTE_US // 2))
+
+    def restart(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.db.close()
+        if rng.random() < 0.3:
+            self._halve_derived(rng)
+        self.db = self._connect(self.path, self.clock, self._settings(rng))
+
+    def maintain(self) -> None:
+        self.db.maintain()
+
+    def backfill(self) -> None:
+        self.db.backfill()
+
+    def delete_derived(self, seed: int) -> None:
+        """Derived files vanish while the database is open."""
+        rng = random.Random(seed)
+        if rng.random() < 0.3:
+            for entry in sorted((self.path / "derived").iterdir()):
+                shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+            return
+        share = rng.random()
+        for file in self._derived_files():
+            if rng.random() < share:
+                file.unlink(missing_ok=True)
+
+    def _halve_derived(self, rng: random.Random) -> None:
+        """As a crash may leave them: cut short, or empty."""
+        for file in self._derived_files():
+            if rng.random() < 0.5:
+                data = file.read_bytes()
+                file.write_bytes(data[: rng.choice((0, len(data) // 2, max(len(data) - 1, 0)))])
+
+    def _derived_files(self) -> list[Path]:
+        return sorted(file for file in (self.path / "derived").rglob("*") if file.is_file())
+
+    # --- comparing ---
+
+    def check(self, limit: int | None = None) -> None:
+        """Invoke all standing queries, or some of them, and compare."""
+        names = sorted(self.standing)
+        if limit is not None and len(names) > limit:
+            names = self._rng.sample(names, limit)
+        for name in names:
+            standing = self.standing[name]
+            self._compare(f"{name} ({standing.mode})", standing.query, self.db.query(name).invoke)
+
+    def check_catalog(self) -> None:
+        """Names, texts, and how many rows each stream's quarantine holds."""
+        assert {query.name for query in self.db.queries()} == set(self.standing)
+        assert {stream.name for stream in self.db.streams()} >= {spec.name for spec in self.streams}
+        for stream in self.oracle.streams.values():
+            table = self.db.sql(f"SELECT count(*) AS n, count(reason) AS r FROM {stream.spec.name}.quarantine").table
+            found = table.to_pylist()
+            if found != [{"n": stream.quarantined, "r": stream.quarantined}]:
+                raise Mismatch(f"quarantine of {stream.spec.name}: {found}, expected {stream.quarantined} rows")
+
+    def _compare(
+        self, label: str, query: Query, answer: Callable[[], Answer], now: datetime | None = None
+    ) -> None:
+        expected = self.oracle.answer(query, self.wall_us, now)
+        try:
+            got = answer()
+        except PipelineError as error:
+            if self._without_spark and "needs Spark" in str(error):
+                self.unanswered += 1
+                return
+            raise
+        problem = difference(got.table, expected)
+        if problem is None and to_us(got.now) != expected.now_us:
+            problem = f"NOW is {got.now}, expected {EPOCH + timedelta(microseconds=expected.now_us)}"
+        if problem is None and got.epoch < self._epoch:
+            problem = f"epoch {got.epoch} after {self._epoch}"
+        self.checked += 1
+        if problem is not None:
+            raise Mismatch(f"{label}: {problem}\nLadle:  {to_ladle(query)}\nDuckDB: {expected.sql}")
+        self._epoch = got.epoch
+
+    def _maker(self, rng: random.Random, size: int) -> QueryMaker:
+        readable = {
+            name: standing.query
+            for name, standing in self.standing.items()
+            if not any(is_nested(column.type) for column in columns_of(standing.query))
+        }
+        return QueryMaker(rng, self.streams, self.wall_us, size, readable)
+
+
+def _as_arrow(spec: StreamSpec, rows: list[PushedRow]) -> pa.Table:
+    arrays = [pa.array([stored(row.values.get(c.name), c.type) for row in rows], c.type) for c in spec.columns]
+    return pa.table(arrays, [column.name for column in spec.columns])
+
+
+def _arrow_dtype(type_: pa.DataType) -> Any:
+    import pandas as pd
+
+    return pd.ArrowDtype(type_)
+
+
+def everything(spec: StreamSpec) -> Select:
+    return Select(StreamSource(spec, None), ())

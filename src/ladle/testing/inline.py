@@ -1,0 +1,69 @@
+"""A pipeline that runs every task in the calling thread: the same kernels and the same log, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.archive.inbox import read_pushed
+from ladle.clock import Clock
+from ladle.engine import Database
+from ladle.errors import PipelineError
+from ladle.pipeline import Attached, BatchRunner, Relation
+from ladle.pipeline.protocol import Failures
+from ladle.plan import Plan
+from ladle.stem.backfill import BackfillTask, run_backfill
+from ladle.stem.epoch import EpochTask, Manifest, run_task
+
+
+class InlinePipeline:
+    started = True
+
+    def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
+        return [run_task(task, 0, 0, (read_pushed(path) for path in files))]
+
+    def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
+        """A micro-batch is a list of tables, one per partition."""
+        return [run_task(task, partition, 0, [table]) for partition, table in enumerate(batch)]
+
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
+        failures: dict[int, tuple[str, bool]] = {}
+        for task in tasks:
+            failures |= run_backfill(task)
+        return failures
+
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+        raise PipelineError(f"This residual needs Spark: {plan.residual.why_spark}")
+
+    def batch_schema(self, batches: Any) -> pa.Schema:
+        raise PipelineError("Sources are attached to Spark.")
+
+    def attach(
+        self,
+        stream: str,
+        source: str,
+        batches: Any,
+        checkpoint: Path,
+        run: BatchRunner,
+        *,
+        available_now: bool,
+        retry_seconds_max: float,
+    ) -> Attached:
+        raise PipelineError("Sources are attached to Spark.")
+
+    def close(self) -> None:
+        self.started = False
+
+
+def connect_inline(
+    path: str | Path,
+    *,
+    clock: Clock | None = None,
+    settings: dict[str, Any] | None = None,
+    read_only: bool = False,
+) -> Database:
+    """`ladle.connect` without Spark."""
+    return Database(path, pipeline=InlinePipeline(), read_only=read_only, clock=clock, settings=settings)

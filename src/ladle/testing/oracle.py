@@ -1,0 +1,228 @@
+"""The judge: DuckDB over every tuple ever pushed, with each window written out as a predicate (DESIGN section 14).
+
+It keeps its own copy of the data, its own clocks and its own idea of which rows are accepted, and reads queries from the
+generator's tree. It shares no code with the engine: nothing of `ladle.sql`, `ladle.plan` or `ladle.evaluate` is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ladle.testing.generate import PushedRow, ahead_us
+from ladle.testing.tree import (
+    ARRIVAL_NUMBER,
+    ARRIVAL_TIME,
+    NAIVE,
+    ZONED,
+    At,
+    ColumnSpec,
+    Query,
+    StreamSpec,
+    columns_of,
+    duck_type,
+    is_ordered,
+    stream_names,
+    to_duckdb,
+    to_us,
+)
+
+
+@dataclass
+class OracleStream:
+    spec: StreamSpec
+    high_us: int | None = None
+    """The highest timestamp accepted: the clock of an event-time stream."""
+    accepted: int = 0
+    quarantined: int = 0
+    tables: list[pa.Table] = field(default_factory=list)
+    """Raw tuples as pushed, for another judge."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    columns: tuple[ColumnSpec, ...]
+    rows: list[tuple[Any, ...]]
+    ordered: bool
+    now_us: int
+    sql: str
+
+
+class Oracle:
+    def __init__(self) -> None:
+        self._duck = duckdb.connect(config={"threads": 1})
+        self.streams: dict[str, OracleStream] = {}
+
+    def close(self) -> None:
+        self._duck.close()
+
+    def create(self, spec: StreamSpec) -> None:
+        self.streams[spec.name] = OracleStream(spec)
+        columns = ", ".join(f'"{column.name}" {duck_type(column.type)}' for column in spec.columns)
+        self._duck.execute(
+            f'CREATE TABLE raw_{spec.name} ({columns}, "{ARRIVAL_NUMBER}" BIGINT, "{ARRIVAL_TIME}" TIMESTAMP)'
+        )
+
+    def push(self, name: str, rows: list[PushedRow], wall_us: int) -> int:
+        """Take a batch; return how many rows must be in quarantine because of it."""
+        stream = self.streams[name]
+        spec = stream.spec
+        good: list[tuple[dict[str, Any], int]] = []
+        floor = self.floor(name, wall_us)
+        for row in rows:
+            ts = wall_us if spec.time is None else _time(row.values.get(spec.time))
+            if row.misfit or ts is None:
+                continue
+            if spec.time is not None and ts > wall_us + ahead_us(spec):
+                continue
+            if spec.time is not None and floor is not None and ts <= floor:
+                continue
+            good.append((row.values, ts))
+        if good:
+            self._insert(stream, good)
+        stream.quarantined += len(rows) - len(good)
+        return len(rows) - len(good)
+
+    def _insert(self, stream: OracleStream, good: list[tuple[dict[str, Any], int]]) -> None:
+        spec = stream.spec
+        arrays = [pa.array([stored(values.get(c.name), c.type) for values, _ in good], c.type) for c in spec.columns]
+        arrays += [
+            pa.array(range(stream.accepted, stream.accepted + len(good)), pa.int64()),
+            pa.array([ts for _, ts in good], pa.int64()).cast(ZONED),
+        ]
+        names = [column.name for column in spec.columns]
+        table = pa.table(arrays, [*names, ARRIVAL_NUMBER, ARRIVAL_TIME])
+        stream.tables.append(table)
+        naive = pa.table([a.cast(NAIVE) if a.type == ZONED else a for a in arrays], table.column_names)
+        self._duck.register("_batch", naive)
+        self._duck.execute(f"INSERT INTO raw_{spec.name} SELECT * FROM _batch")
+        self._duck.unregister("_batch")
+        stream.accepted += len(good)
+        newest = max(ts for _, ts in good)
+        stream.high_us = newest if stream.high_us is None else max(stream.high_us, newest)
+
+    def clock_us(self, name: str, wall_us: int) -> int | None:
+        stream = self.streams[name]
+        return wall_us if stream.spec.time is None else stream.high_us
+
+    def floor(self, name: str, wall_us: int) -> int | None:
+        """Tuples at or below it are beyond the stream's retention."""
+        retain, clock_us = self.streams[name].spec.retain, self.clock_us(name, wall_us)
+        return None if retain is None or clock_us is None else clock_us - retain.us
+
+    def now_us(self, query: Query, wall_us: int) -> int:
+        """The lowest clock of the event-time streams that have data, else the wall clock."""
+        mentioned = [self.streams[name] for name in stream_names(query)]
+        highs = [stream.high_us for stream in mentioned if stream.spec.time and stream.high_us is not None]
+        return min(highs, default=wall_us)
+
+    def at(self, query: Query, wall_us: int, now: datetime | None = None) -> At:
+        floors = {name: self.floor(name, wall_us) for name in self.streams}
+        now_us = self.now_us(query, wall_us) if now is None else to_us(now)
+        return At(now_us, {name: floor for name, floor in floors.items() if floor is not None})
+
+    def answer(self, query: Query, wall_us: int, now: datetime | None = None) -> Expected:
+        at = self.at(query, wall_us, now)
+        sql = to_duckdb(query, at)
+        table = self._duck.sql(sql).to_arrow_table()
+        return Expected(columns_of(query), rows_of(table), is_ordered(query), at.now_us, sql)
+
+    def raw(self, name: str) -> pa.Table | None:
+        """Every accepted tuple of a stream in order of arrival."""
+        tables = self.streams[name].tables
+        return pa.concat_tables(tables) if tables else None
+
+
+def _time(value: Any) -> int | None:
+    return to_us(value) if isinstance(value, datetime) else None
+
+
+def stored(value: Any, type_: pa.DataType) -> Any:
+    """A pushed value as Arrow takes it: moments as microseconds, whatever their zone."""
+    if isinstance(value, datetime):
+        return to_us(value)
+    if isinstance(value, Decimal) and pa.types.is_decimal(type_):
+        return value.quantize(Decimal(1).scaleb(-type_.scale))
+    return value
+
+
+# --- comparing ---
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows of plain values, equal when the answers are: moments as microseconds, NaN as a word."""
+    columns = [_values(table.column(index)) for index in range(table.num_columns)]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    type_ = column.type
+    if pa.types.is_timestamp(type_):
+        return list(column.cast(pa.timestamp("us", type_.tz)).cast(pa.int64()).to_pylist())
+    values = column.to_pylist()
+    if pa.types.is_floating(type_):
+        return ["NaN" if value is not None and math.isnan(value) else value for value in values]
+    if pa.types.is_map(type_):
+        return [None if value is None else tuple(sorted(value)) for value in values]
+    if pa.types.is_list(type_):
+        return [None if value is None else tuple(value) for value in values]
+    if pa.types.is_struct(type_):
+        return [None if value is None else tuple(value.values()) for value in values]
+    return list(values)
+
+
+def difference(got: pa.Table, expected: Expected) -> str | None:
+    """What is wrong with an answer, or None."""
+    names = [column.name.lower() for column in expected.columns]
+    if [name.lower() for name in got.column_names] != names:
+        return f"columns are {got.column_names}, expected {names}"
+    for column, type_ in zip(expected.columns, got.schema.types, strict=True):
+        if type_ != column.type and not _same_nested(type_, column.type):
+            return f"column {column.name} is {type_}, expected {column.type}"
+    rows = rows_of(got)
+    if expected.ordered:
+        return None if _same_lists(rows, expected.rows) else _report(rows, expected.rows)
+    return None if Counter(rows) == Counter(expected.rows) or _same_bags(rows, expected.rows) else _report(rows, expected.rows)
+
+
+def _same_nested(left: pa.DataType, right: pa.DataType) -> bool:
+    """Field names and nullability inside lists and maps are not part of a type's meaning."""
+    if pa.types.is_list(left) and pa.types.is_list(right):
+        return bool(left.value_type == right.value_type)
+    if pa.types.is_map(left) and pa.types.is_map(right):
+        return bool(left.key_type == right.key_type and left.item_type == right.item_type)
+    return False
+
+
+def _same_lists(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
+    return len(left) == len(right) and all(
+        _close(a, b) for one, other in zip(left, right, strict=True) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _same_bags(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
+    """Equal up to rounding: what is exactly equal is struck out, the rest is paired in order."""
+    one, other = Counter(left), Counter(right)
+    key = repr
+    return _same_lists(sorted((one - other).elements(), key=key), sorted((other - one).elements(), key=key))
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(a == b)
+
+
+def _report(got: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> str:
+    missing = list((Counter(expected) - Counter(got)).elements())
+    extra = list((Counter(got) - Counter(expected)).elements())
+    if not missing and not extra:
+        return f"same rows in another order: got {got[:8]}, expected {expected[:8]}"
+    return f"{len(got)} rows, expected {len(expected)}; missing {missing[:8]}, too many {extra[:8]}"

@@ -1,0 +1,284 @@
+"""The log against a list: what was appended comes back, whatever is checkpointed, reopened or broken in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ladle.archive.log import Log
+from ladle.errors import CorruptLog, DiskFull, WarehouseError
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+_entries = st.dictionaries(st.text(max_size=5), _json, max_size=3)
+
+
+def _entry(directory: Path, seq: int) -> Path:
+    return directory / f"{seq:020d}.json"
+
+
+def _checkpoint(directory: Path, seq: int) -> Path:
+    return directory / f"checkpoint-{seq:020d}.json"
+
+
+def _fill(directory: Path, entries: int, checkpoints: tuple[int, ...] = ()) -> Log:
+    log = Log.open(directory)
+    for seq in range(1, entries + 1):
+        log.append(seq, {"n": seq})
+        if seq in checkpoints:
+            assert log.checkpoint(seq, {"upto": seq})
+    return log
+
+
+class LogMachine(RuleBasedStateMachine):
+    """The model is the list of all entries; a checkpoint's state is that list, so that it must come back whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = TemporaryDirectory()
+        self.directory = Path(self.place.name)
+        self.log = Log.open(self.directory)
+        self.model: list[dict[str, Any]] = []
+        self.good: list[int] = []
+
+    def teardown(self) -> None:
+        self.place.cleanup()
+
+    @rule(entry=_entries)
+    def append(self, entry: dict[str, Any]) -> None:
+        self.log.append(len(self.model) + 1, entry)
+        self.model.append(entry)
+
+    @rule(back=st.integers(0, 3))
+    def checkpoint(self, back: int) -> None:
+        seq = len(self.model) - back
+        if seq > max(self.good, default=0):
+            assert self.log.checkpoint(seq, {"entries": self.model[:seq]})
+            self.good = [*self.good, seq][-2:]
+
+    @rule()
+    def reopen(self) -> None:
+        self.log = Log.open(self.directory)
+        self.log.load()
+
+    @precondition(lambda self: len(self.good) == 2)
+    @rule(data=st.data())
+    def break_the_newest_checkpoint(self, data: st.DataObject) -> None:
+        path = _checkpoint(self.directory, self.good.pop())
+        content = path.read_bytes()
+        at = data.draw(st.integers(0, len(content) - 1))
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        self.reopen()
+
+    @invariant()
+    def a_reader_sees_everything(self) -> None:
+        reader = Log.open(self.directory)
+        seq, state, entries = reader.load()
+        assert seq == max(self.good, default=0)
+        start = state["entries"] if state else []
+        assert start + [entry for _, entry in entries] == self.model
+        assert [number for number, _ in entries] == list(range(seq + 1, len(self.model) + 1))
+        for after in range(len(self.model) + 1):
+            tail = reader.tail(after)
+            assert tail is None or [entry for _, entry in tail] == self.model[after:]
+        # What the newest checkpoint's loader may still ask for is never truncated.
+        assert reader.tail(seq) is not None or seq == 0 or seq == len(self.model)
+
+
+TestLog = LogMachine.TestCase
+TestLog.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+def test_an_empty_log(tmp_path: Path) -> None:
+    log = Log.open(tmp_path)
+    assert log.load() == (0, None, [])
+    assert log.tail(0) == []
+    assert log.last == 0
+
+
+def test_tail_follows_and_says_when_it_can_not(tmp_path: Path) -> None:
+    log = _fill(tmp_path, 3)
+    reader = Log.open(tmp_path)
+    assert reader.tail(1) == [(2, {"n": 2}), (3, {"n": 3})]
+    assert reader.tail(3) == []
+    assert log.checkpoint(3, {})
+    assert reader.tail(0) is not None
+    log.append(4, {"n": 4})
+    assert log.checkpoint(4, {})
+    assert reader.tail(0) is None
+    assert reader.tail(2) is None
+    assert reader.tail(3) == [(4, {"n": 4})]
+    assert reader.tail(4) == []
+    assert reader.tail(9) == []
+
+
+def test_truncation_keeps_what_the_previous_checkpoint_needs(tmp_path: Path) -> None:
+    (tmp_path / ".x.1-0badcafe-0.tmp").touch()
+    _fill(tmp_path, 10, (3, 6, 9))
+    kept = {_entry(tmp_path, seq).name for seq in (7, 8, 9, 10)}
+    assert set(os.listdir(tmp_path)) == kept | {_checkpoint(tmp_path, seq).name for seq in (6, 9)}
+
+
+@pytest.mark.parametrize("checkpoints", [(), (4,), (2, 4)])
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_broken_or_missing_entry_is_named(checkpoints: tuple[int, ...], data: st.DataObject) -> None:
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        _fill(directory, 8, checkpoints)
+        first = max(checkpoints, default=0) + 1
+        victim = data.draw(st.integers(first, 8))
+        path = _entry(directory, victim)
+        content = path.read_bytes()
+        damage = data.draw(st.sampled_from(["flip", "cut", "append", "delete", "swap"]))
+        at = data.draw(st.integers(0, len(content) - 1))
+        if damage == "delete" and victim == 8:
+            return  # a log without its last entry is a shorter log
+        match damage:
+            case "flip":
+                path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+            case "cut":
+                path.write_bytes(content[:at])
+            case "append":
+                path.write_bytes(content + b"\n")
+            case "delete":
+                path.unlink()
+            case "swap":
+                path.write_bytes(_entry(directory, 8 if victim < 8 else 7).read_bytes())
+        with pytest.raises(CorruptLog) as caught:
+            Log.open(directory).load()
+        assert str(path) in str(caught.value) and "backup" in str(caught.value)
+        assert ("move it out" in str(caught.value)) == (victim == 8)
+        path.write_bytes(content)
+        assert Log.open(directory).load()[2][-1] == (8, {"n": 8})
+
+
+def test_a_broken_checkpoint_proves_its_entries(tmp_path: Path) -> None:
+    _fill(tmp_path, 6, (3, 6))
+    _checkpoint(tmp_path, 6).write_bytes(b"")
+    assert Log.open(tmp_path).load() == (3, {"upto": 3}, [(n, {"n": n}) for n in (4, 5, 6)])
+    _entry(tmp_path, 6).unlink()
+    with pytest.raises(CorruptLog, match="missing"):
+        Log.open(tmp_path).load()
+
+
+def test_both_checkpoints_broken(tmp_path: Path) -> None:
+    _fill(tmp_path, 6, (3, 6))
+    for seq in (3, 6):
+        _checkpoint(tmp_path, seq).write_bytes(b"x")
+    with pytest.raises(CorruptLog, match="checkpoint-0*3.json") as caught:
+        Log.open(tmp_path).load()
+    assert "backup" in str(caught.value)
+
+
+def test_broken_checkpoints_cost_nothing_while_all_entries_are_there(tmp_path: Path) -> None:
+    _fill(tmp_path, 6, (3,))
+    _checkpoint(tmp_path, 3).write_bytes(b"x")
+    assert Log.open(tmp_path).load() == (0, None, [(n, {"n": n}) for n in range(1, 7)])
+
+
+def test_the_writer_goes_on_after_a_broken_checkpoint(tmp_path: Path) -> None:
+    _fill(tmp_path, 6, (3, 6))
+    _checkpoint(tmp_path, 6).write_bytes(b"")
+    log = Log.open(tmp_path)
+    log.load()
+    log.append(7, {"n": 7})
+    assert log.checkpoint(7, {"upto": 7})
+    # The broken one is not counted as the previous: the good one, and all entries after it, stay.
+    _checkpoint(tmp_path, 7).write_bytes(b"")
+    assert Log.open(tmp_path).load()[2] == [(n, {"n": n}) for n in (4, 5, 6, 7)]
+
+
+def test_a_newer_format_is_not_corruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("ladle.archive.log.FORMAT_VERSION", 2)
+        _fill(tmp_path, 1)
+    with pytest.raises(WarehouseError, match="newer Ladle") as caught:
+        Log.open(tmp_path).load()
+    assert not isinstance(caught.value, CorruptLog)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _fill(tmp_path, 3)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DiskFull):
+            log.append(4, {"n": 4})
+        assert not log.checkpoint(3, {"upto": 3})
+    assert Log.open(tmp_path).load() == (0, None, [(n, {"n": n}) for n in (1, 2, 3)])
+    log.append(4, {"n": 4})
+    assert log.checkpoint(4, {"upto": 4})
+    assert Log.open(tmp_path).load() == (4, {"upto": 4}, [])
+
+
+def test_entries_follow_each_other(tmp_path: Path) -> None:
+    log = _fill(tmp_path, 2)
+    for wrong in (2, 4):
+        with pytest.raises(AssertionError):
+            log.append(wrong, {})
+    with pytest.raises(AssertionError):
+        log.checkpoint(3, {})
+    with pytest.raises(ValueError, match="JSON"):
+        log.append(3, {"x": float("nan")})
+    assert Log.open(tmp_path).load()[2] == [(1, {"n": 1}), (2, {"n": 2})]
+
+
+def test_a_reader_beside_a_writer_never_sees_a_gap(tmp_path: Path) -> None:
+    writer = Log.open(tmp_path)
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            for seq in range(1, 301):
+                writer.append(seq, {"n": seq})
+                if seq % 7 == 0:
+                    writer.checkpoint(seq, {"upto": seq})
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    reader = Log.open(tmp_path)
+    at = 0
+    while not (done.is_set() and at == 300):
+        tail = reader.tail(at)
+        if tail is None:
+            seq, state, tail = reader.load()
+            assert state is not None and state["upto"] == seq >= at
+            at = seq
+        for number, entry in tail:
+            assert number == at + 1 and entry == {"n": number}
+            at = number
+    thread.join()
+
+
+def test_opening_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"files": [["name" * 4, 1, 2, [3, 4]]] * 5_000}
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # only the making of the log would be slow
+    log = Log.open(tmp_path)
+    for seq in range(1, 1_100):
+        log.append(seq, {"n": seq})
+        if seq % 256 == 0:
+            assert log.checkpoint(seq, state)
+        assert seq % 100 or len(os.listdir(tmp_path)) <= 2 * 256 + 2
+    started = time.perf_counter()
+    checkpoint, loaded, entries = Log.open(tmp_path).load()
+    assert time.perf_counter() - started < 0.5
+    assert (checkpoint, loaded, len(entries)) == (1_024, state, 75)

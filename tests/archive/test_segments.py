@@ -1,0 +1,346 @@
+"""Segments: what is written comes back, here and in the other tools that open the files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ladle.archive.files import MissingFile
+from ladle.archive.segments import (
+    EPOCHS_KEY,
+    DataFile,
+    Segment,
+    SegmentCache,
+    SegmentWriter,
+    WrittenFile,
+    compact,
+    read_epochs,
+    read_file,
+    read_segment,
+)
+from ladle.errors import DiskFull, TypeMismatch, WarehouseError
+from ladle.schema import TIMESTAMP
+
+from .strategies import TRADES, tables, trades
+
+
+def _write(directory: Path, name: str, table: pa.Table, *, epoch: int = 1, rows_max: int = 65_536) -> DataFile:
+    with SegmentWriter(directory, name, table.schema, "at", rows_max=rows_max) as writer:
+        writer.add(table)
+        written = writer.finish()
+    assert written is not None
+    return DataFile(written.name, written.bytes, 0, epoch, epoch, written.segments)
+
+
+def _pieces(table: pa.Table, cuts: list[int]) -> Iterator[pa.Table]:
+    start = 0
+    for cut in sorted({cut for cut in cuts if cut < table.num_rows} | {table.num_rows}):
+        yield table.slice(start, cut - start)
+        start = cut
+
+
+@given(table=tables(), cuts=st.lists(st.integers(0, 40), max_size=4), rows_max=st.integers(1, 50))
+@settings(max_examples=100, deadline=None)
+def test_every_type_comes_back(table: pa.Table, cuts: list[int], rows_max: int) -> None:
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        writer = SegmentWriter(directory, "x.parquet", table.schema, "at", rows_max=rows_max)
+        for piece in _pieces(table, cuts):
+            writer.add(piece)
+        written = writer.finish()
+        if table.num_rows == 0:
+            assert written is None and os.listdir(directory) == []
+            return
+        assert written is not None and os.listdir(directory) == ["x.parquet"]
+        path = directory / "x.parquet"
+        assert written.bytes == path.stat().st_size
+        groups = read_file(path, table.schema.names, table.schema)
+        assert [group.num_rows for group in groups] == [segment.rows for segment in written.segments]
+        assert all(segment.rows == rows_max for segment in written.segments[:-1])
+        assert pa.concat_tables(groups).equals(table)
+        assert all(group.schema.equals(table.schema) for group in groups)
+        for number, (group, segment) in enumerate(zip(groups, written.segments, strict=True)):
+            times = group.column("at").cast(pa.int64())
+            assert (segment.ts_min_us, segment.ts_max_us) == (pc.min(times).as_py(), pc.max(times).as_py())
+            asked = list(reversed(table.schema.names))
+            assert read_segment(path, number, asked, table.schema).equals(group.select(asked))
+
+
+@given(table=tables())
+@settings(max_examples=30, deadline=None)
+def test_duckdb_reads_the_same(table: pa.Table) -> None:
+    if table.num_rows == 0:
+        return
+    with TemporaryDirectory() as place, duckdb.connect() as connection:
+        _write(Path(place), "x.parquet", table, rows_max=7)
+        connection.execute("SET TimeZone = 'UTC'")
+        read = connection.execute(f"SELECT * FROM read_parquet('{place}/x.parquet')").to_arrow_table()
+        assert read.cast(table.schema).equals(table)
+
+
+def test_older_files_give_nulls_for_newer_columns(tmp_path: Path) -> None:
+    _write(tmp_path, "x.parquet", trades(0, 10), rows_max=4)
+    schema = TRADES.append(pa.field("venue", pa.string())).append(pa.field("tags", pa.list_(pa.int8())))
+    table = read_segment(tmp_path / "x.parquet", 2, ["venue", "size", "tags"], schema)
+    assert table.schema.names == ["venue", "size", "tags"]
+    assert table.column("venue").null_count == table.column("tags").null_count == 2
+    assert table.column("size").to_pylist() == [8, 9]
+    assert read_segment(tmp_path / "x.parquet", 0, ["venue"], schema).num_rows == 4
+    assert read_segment(tmp_path / "x.parquet", 0, [], schema).num_rows == 4
+
+
+def test_the_writer_takes_what_spark_hands_over(tmp_path: Path) -> None:
+    """Record batches, other column orders, other spellings of the same types, and missing columns."""
+    other = pa.table(
+        {
+            "at": trades(0, 5).column("at").cast(pa.timestamp("us", tz="Etc/UTC")),
+            "symbol": trades(0, 5).column("symbol").cast(pa.large_string()),
+            "size": trades(0, 5).column("size"),
+        }
+    )
+    with SegmentWriter(tmp_path, "x.parquet", TRADES, "at") as writer:
+        for batch in other.to_batches():
+            writer.add(batch)
+        writer.add(TRADES.empty_table())
+        assert writer.finish() is not None
+    (read,) = read_file(tmp_path / "x.parquet", TRADES.names, TRADES)
+    assert read.schema.equals(TRADES)
+    assert read.column("price").null_count == 5
+    assert read.column("at").equals(trades(0, 5).column("at"))
+
+
+def test_what_the_file_says_of_itself(tmp_path: Path) -> None:
+    table = trades(0, 1_000).append_column("unique", pa.array([f"id-{n}" for n in range(1_000)]))
+    with SegmentWriter(tmp_path, "x.parquet", table.schema, "at", metadata={"who": "me"}) as writer:
+        writer.add(table)
+        writer.finish()
+    footer = pq.read_metadata(tmp_path / "x.parquet")
+    group = footer.row_group(0)
+    columns = {group.column(i).path_in_schema: group.column(i) for i in range(footer.num_columns)}
+    assert footer.metadata[b"who"] == b"me"
+    assert all(column.statistics.has_min_max for column in columns.values())
+    assert "RLE_DICTIONARY" in columns["symbol"].encodings
+    assert not any("RLE_DICTIONARY" in columns[name].encodings for name in ("price", "at", "unique"))
+    assert json.loads(footer.schema.column(3).logical_type.to_json())["isAdjustedToUTC"] is True
+
+
+def test_nothing_is_left_by_abort_or_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = SegmentWriter(tmp_path, "x.parquet", TRADES, "at", rows_max=10)
+    writer.add(trades(0, 25))
+    assert all(name.startswith(".") for name in os.listdir(tmp_path))
+    writer.abort()
+    writer.abort()
+    assert os.listdir(tmp_path) == []
+
+    writer = SegmentWriter(tmp_path, "x.parquet", TRADES, "at", rows_max=10)
+    writer.add(trades(0, 25))
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DiskFull, match="No space"):
+            writer.finish()
+    assert os.listdir(tmp_path) == []
+
+    writer = SegmentWriter(tmp_path, "x.parquet", TRADES, "at", rows_max=10)
+    writer.add(trades(0, 15))
+    with pytest.raises(TypeMismatch, match="can't be NULL"):
+        writer.add(trades(0, 10).drop_columns(["at"]))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_while_writing(tmp_path: Path) -> None:
+    """A file size limit stands in for the full disk: Arrow's own writer meets it."""
+    code = f"""
+import resource, signal
+from pathlib import Path
+import pyarrow as pa
+from ladle.archive.segments import SegmentWriter
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+table = pa.table({{"at": pa.array(range(9_000), pa.int64()).cast(pa.timestamp("us"))}})
+writer = SegmentWriter(Path({str(tmp_path)!r}), "x.parquet", table.schema, "at", rows_max=3_000)
+try:
+    writer.add(table)
+    writer.finish()
+except Exception as error:
+    print(type(error).__name__)
+"""
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "WarehouseError\n"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match="gone.parquet"):
+        read_segment(tmp_path / "gone.parquet", 0, ["at"], TRADES)
+    _write(tmp_path, "x.parquet", trades(0, 10))
+    path = tmp_path / "x.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(WarehouseError, match=r"x\.parquet.*broken"):
+        read_file(path, ["at"], TRADES)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    rows_max=st.integers(1, 20),
+    again=st.integers(1, 20),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_compaction_keeps_rows_order_and_epochs(
+    sizes: list[int], rows_max: int, again: int, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        files, first = [], 0
+        for number, rows in enumerate(sizes):
+            epoch = 3 + number // 2  # an epoch may have several files
+            file = _write(directory, f"f{number}.parquet", trades(first, rows), epoch=epoch, rows_max=5)
+            files.append(file)
+            first += rows
+        schema = TRADES.append(pa.field("venue", pa.string()))
+        cut = data.draw(st.integers(1, len(files)))
+        one = compact(directory, files[:cut], "one.parquet", schema, "at", rows_max)
+        assert (one.level, one.epoch_first, one.epoch_last) == (1, 3, files[cut - 1].epoch_last)
+        both = compact(directory, [one, *files[cut:]], "both.parquet", schema, "at", again)
+        assert (both.level, both.epoch_last, both.rows) == (2, files[-1].epoch_last, sum(sizes))
+        path = directory / "both.parquet"
+        table = pa.concat_tables(read_file(path, schema.names, schema))
+        assert table.drop_columns(["venue"]).equals(trades(0, sum(sizes)))
+        epochs: dict[int, int] = {}
+        for file in files:
+            epochs[file.epoch_first] = epochs.get(file.epoch_first, 0) + file.rows
+        assert read_epochs(path, both) == list(epochs.items())
+        assert json.loads(pq.read_metadata(path).metadata[EPOCHS_KEY.encode()]) == [list(e) for e in epochs.items()]
+        assert all(segment.rows == again for segment in both.segments[:-1])
+        assert set(os.listdir(directory)) >= {file.name for file in files}
+
+
+def test_data_files_survive_json() -> None:
+    file = DataFile("x.parquet", 10, 2, 3, 4, (Segment(5, -6, 7), Segment(1, 2, 30)))
+    assert DataFile.from_json(json.loads(json.dumps(file.to_json()))) == file
+    assert (file.rows, file.ts_min_us, file.ts_max_us) == (6, -6, 30)
+    assert isinstance(WrittenFile("x", 1, ()), WrittenFile)
+
+
+def test_the_cache_reads_each_column_once(tmp_path: Path) -> None:
+    _write(tmp_path, "x.parquet", trades(0, 10), rows_max=5)
+    path, cache = tmp_path / "x.parquet", SegmentCache(1 << 20)
+    first = cache.get(path, "x.parquet", 1, ["price", "size"], TRADES)
+    second = cache.get(path, "x.parquet", 1, ["at", "size", "price"], TRADES)
+    assert (cache.hits, cache.misses) == (2, 3)
+    assert first.equals(read_segment(path, 1, ["price", "size"], TRADES))
+    assert second.equals(read_segment(path, 1, ["at", "size", "price"], TRADES))
+    path.unlink()
+    assert cache.get(path, "x.parquet", 1, ["price"], TRADES).num_rows == 5
+    cache.drop("x.parquet")
+    cache.drop("x.parquet")
+    assert cache.bytes == 0
+    with pytest.raises(MissingFile):
+        cache.get(path, "x.parquet", 1, ["price"], TRADES)
+
+
+def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
+    for number in range(4):
+        _write(tmp_path, f"{number}", trades(number, 100))
+    cache = SegmentCache(2 * 900)  # two columns of 100 doubles
+
+    def price(number: int) -> pa.Table:
+        return cache.get(tmp_path / str(number), str(number), 0, ["price"], TRADES)
+
+    for number in (0, 1, 0, 2):  # 1 is the one not used for longest
+        assert price(number).equals(trades(number, 100).select(["price"]))
+        assert cache.bytes <= 1_800
+    hits = cache.hits
+    price(0), price(2)
+    assert cache.hits == hits + 2
+    price(1)
+    assert cache.hits == hits + 2
+    tiny = SegmentCache(10)
+    assert tiny.get(tmp_path / "0", "0", 0, ["price"], TRADES).num_rows == 100
+    assert tiny.get(tmp_path / "0", "0", 0, [], TRADES).num_rows == 100
+    assert tiny.bytes == 0
+
+
+def test_threads_share_the_cache(tmp_path: Path) -> None:
+    for number in range(6):
+        _write(tmp_path, f"{number}", trades(number * 100, 100), rows_max=30)
+    cache, wrong = SegmentCache(5_000), []
+
+    def read(seed: int) -> None:
+        for step in range(60):
+            number, group = (step * seed) % 6, step % 3
+            table = cache.get(tmp_path / str(number), str(number), group, ["size", "symbol"], TRADES)
+            expected = trades(number * 100 + group * 30, 30).select(["size", "symbol"])
+            if not table.equals(expected):
+                wrong.append((number, group))
+            if step % 20 == 0:
+                cache.drop(str(number))
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in (1, 5, 7, 11)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert 0 <= cache.bytes <= 5_000
+    for number in range(6):
+        cache.drop(str(number))
+    assert cache.bytes == 0
+
+
+@pytest.mark.spark
+def test_spark_reads_every_type(tmp_path: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    table = pa.table(
+        {
+            "b": pa.array([True, None]),
+            "i8": pa.array([-128, None], pa.int8()),
+            "i16": pa.array([-32768, None], pa.int16()),
+            "i64": pa.array([2**62, None], pa.int64()),
+            "f": pa.array([0.5, None], pa.float32()),
+            "d": pa.array([None, "1.50"]).cast(pa.decimal128(10, 2)),
+            "s": pa.array(["x", None]),
+            "bin": pa.array([b"x", None]),
+            "dt": pa.array([-1, None], pa.int32()).cast(pa.date32()),
+            "ntz": pa.array([-1, None], pa.int64()).cast(pa.timestamp("us")),
+            "l": pa.array([[1, None], None], pa.list_(pa.int16())),
+            "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int8())),
+            "st": pa.array([{"x": 1}, None], pa.struct([("x", pa.int8())])),
+            "at": pa.array([1, 2], pa.int64()).cast(TIMESTAMP),
+        }
+    )
+    _write(tmp_path, "x.parquet", table, rows_max=1)
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    read = spark.read.parquet(str(tmp_path))
+    assert read.schema.simpleString() == (
+        "struct<b:boolean,i8:tinyint,i16:smallint,i64:bigint,f:float,d:decimal(10,2),s:string,bin:binary,"
+        "dt:date,ntz:timestamp_ntz,l:array<smallint>,m:map<string,tinyint>,st:struct<x:tinyint>,at:timestamp>"
+    )
+    assert read.toArrow().sort_by("at").cast(table.schema).equals(table)

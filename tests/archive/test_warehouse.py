@@ -1,0 +1,143 @@
+"""Opening: what is created, what is refused and with which words, and the lock between processes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ladle.archive.warehouse import FORMAT_VERSION, Warehouse
+from ladle.errors import WarehouseBusy, WarehouseError
+
+_HOLD = """
+import sys
+from ladle.archive.warehouse import Warehouse
+warehouse = Warehouse.open(sys.argv[1], writable=True)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_creates_and_reopens(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b"
+    with Warehouse.open(root, writable=True) as warehouse:
+        assert warehouse.writable
+        assert warehouse.log == root / "log" and warehouse.log.is_dir()
+        assert warehouse.leases.is_dir() and warehouse.socket == root / "ladle.sock"
+        stream = warehouse.stream(7)
+        assert stream.archive == root / "streams" / "7" / "archive"
+        assert stream.results == root / "derived" / "results" / "7"
+        assert len({stream.archive, stream.quarantine, stream.inbox, stream.sources}) == 4
+    assert json.loads((root / "FORMAT").read_text())["format"] == FORMAT_VERSION
+    Warehouse.open(str(root), writable=True).close()
+    assert not Warehouse.open(root, writable=False).writable
+
+
+def test_reading_needs_a_warehouse_and_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError, match="no warehouse"):
+        Warehouse.open(tmp_path / "none", writable=False)
+    with pytest.raises(WarehouseError, match="not a warehouse"):
+        Warehouse.open(tmp_path, writable=False)
+    assert os.listdir(tmp_path) == []
+
+
+def test_refuses_what_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WarehouseError, match="is a file"):
+        Warehouse.open(tmp_path / "file", writable=True)
+    with pytest.raises(WarehouseError, match="is a file"):
+        Warehouse.open(tmp_path / "file", writable=False)
+    with pytest.raises(WarehouseError, match="not empty and not a warehouse: it holds file"):
+        Warehouse.open(tmp_path, writable=True)
+    with pytest.raises(WarehouseError, match="Can't create"):
+        Warehouse.open(tmp_path / "file" / "below", writable=True)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_refuses_a_newer_or_broken_format(tmp_path: Path, *, writable: bool) -> None:
+    Warehouse.open(tmp_path, writable=True).close()
+    (tmp_path / "FORMAT").write_text(json.dumps({"format": FORMAT_VERSION + 1}))
+    with pytest.raises(WarehouseError, match="format 2") as caught:
+        Warehouse.open(tmp_path, writable=writable)
+    assert "newer Ladle" in str(caught.value)
+    for broken in ("", "[]", '{"format": "x"}'):
+        (tmp_path / "FORMAT").write_text(broken)
+        with pytest.raises(WarehouseError, match="is broken"):
+            Warehouse.open(tmp_path, writable=writable)
+
+
+def test_a_creation_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / ".FORMAT.12-0badcafe-0.tmp").write_text("{")
+    (tmp_path / "lost+found").mkdir()
+    Warehouse.open(tmp_path, writable=True).close()
+    assert Warehouse.open(tmp_path, writable=False).log.is_dir()
+
+
+def test_one_writer(tmp_path: Path) -> None:
+    first = Warehouse.open(tmp_path, writable=True)
+    with pytest.raises(WarehouseBusy, match="this process already"):
+        Warehouse.open(tmp_path, writable=True)
+    Warehouse.open(tmp_path, writable=False)
+    first.close()
+    first.close()
+    Warehouse.open(tmp_path, writable=True).close()
+
+
+def test_another_process_holds_it_until_it_dies(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"open\n"
+        with pytest.raises(WarehouseBusy, match=rf"process {holder.pid} \(since ") as caught:
+            Warehouse.open(tmp_path, writable=True)
+        assert "read_only=True" in str(caught.value) and "`ladle`" in str(caught.value)
+        Warehouse.open(tmp_path, writable=False)
+        holder.kill()
+        holder.wait()
+    Warehouse.open(tmp_path, writable=True).close()
+
+
+def test_a_lock_that_says_nothing_is_still_a_lock(tmp_path: Path) -> None:
+    first = Warehouse.open(tmp_path, writable=True)
+    (tmp_path / "lock").write_text("")
+    with pytest.raises(WarehouseBusy, match="another process"):
+        Warehouse.open(tmp_path, writable=True)
+    first.close()
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_an_unwritable_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = os.open
+
+    def refuse(path: Any, flags: int, *rest: int, **named: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, *rest, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(WarehouseError) as caught:
+            Warehouse.open(tmp_path, writable=True)
+    assert caught.value.hint
+    Warehouse.open(tmp_path, writable=True).close()
+
+
+def test_a_failed_creation_releases_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(WarehouseError):
+            Warehouse.open(tmp_path, writable=True)
+    Warehouse.open(tmp_path, writable=True).close()

@@ -1,0 +1,167 @@
+"""Documentation that can't drift: what exists is documented, and what the README shows runs."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import ladle
+from ladle import errors
+from ladle.cli import parser
+from ladle.cli.shell import HELP
+from ladle.config import Settings
+from ladle.engine import Database
+from ladle.sql.statements import Statement
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SQL = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
+CLI = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    actions = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(actions[0].choices)
+
+
+def options(command: argparse.ArgumentParser) -> list[str]:
+    return [name for action in command._actions for name in action.option_strings if name not in ("-h", "--help")]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_and_option_is_documented(name: str) -> None:
+    section = re.search(rf"^## ladle {name}$(.*?)(?=^## |\Z)", CLI, re.M | re.S)
+    assert section is not None, f"docs/cli.md has no section for `ladle {name}`"
+    general = CLI.partition("## ladle demo")[0]
+    for option in options(commands()[name]):
+        assert option in section[1] or option in general, f"{option} of `ladle {name}` is not in docs/cli.md"
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_examples(name: str) -> None:
+    text = commands()[name].format_help()
+    assert f"examples:\n  ladle {name}" in text or re.search(rf"examples:\n.*\| ladle {name}", text)
+
+
+def test_no_command_is_documented_that_does_not_exist() -> None:
+    assert re.findall(r"^## ladle (\w+)$", CLI, re.M) == [*dict.fromkeys(re.findall(r"^## ladle (\w+)$", CLI, re.M))]
+    assert set(re.findall(r"^## ladle (\w+)$", CLI, re.M)) == set(commands())
+
+
+def test_the_readme_names_every_command() -> None:
+    listed = re.search(r"`ladle ([a-z, ]+)`", README)
+    assert listed is not None
+    assert set(listed[1].split(", ")) == set(commands())
+
+
+STATEMENT_HEADINGS = {
+    "CreateStream": "### CREATE STREAM",
+    "AddColumn": "### ALTER STREAM ... ADD COLUMN",
+    "SetRetain": "### ALTER STREAM ... SET RETAIN",
+    "DropStream": "### DROP STREAM",
+    "CreateQuery": "### CREATE QUERY",
+    "DropQuery": "### DROP QUERY",
+    "ShowStreams": "### SHOW STREAMS",
+    "ShowQueries": "### SHOW QUERIES",
+    "Describe": "### DESCRIBE",
+    "Select": "## SELECT",
+    "Insert": "## INSERT",
+    "ExplainSelect": "## EXPLAIN",
+    "ExplainQuery": "## EXPLAIN",
+}
+
+
+@pytest.mark.parametrize("statement", [kind.__name__ for kind in get_args(Statement)])
+def test_every_statement_is_documented(statement: str) -> None:
+    assert f"\n{STATEMENT_HEADINGS[statement]}\n" in SQL
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    for field in fields(Settings):
+        assert f"| `{field.name}` | {field.default:,} |" in PYTHON
+
+
+def test_every_error_is_documented() -> None:
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, errors.LadleError):
+            assert name in PYTHON
+
+
+def test_every_call_of_the_interface_is_documented() -> None:
+    for name in ("sql", "execute", "push", "attach", "register", "register_many", "query", "queries", "streams"):
+        assert hasattr(Database, name)
+        assert f"db.{name}(" in PYTHON
+    for name in inspect.signature(ladle.connect).parameters:
+        if name != "clock":  # for tests
+            assert name in PYTHON
+
+
+def test_links_of_the_documentation_lead_somewhere() -> None:
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_anchors_of_the_sql_page_exist() -> None:
+    headings = {re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", SQL, re.M)}
+    for page in (SQL, CLI, PYTHON):
+        for anchor in re.findall(r"\]\((?:sql\.md)?#([\w-]+)\)", page):
+            assert anchor in headings or page is PYTHON, anchor
+
+
+def sql_blocks() -> list[str]:
+    return [block for block in re.findall(r"```sql\n(.*?)```", SQL, re.S) if "..." not in block and "[" not in block]
+
+
+def test_statements_of_the_sql_page_are_statements() -> None:
+    from ladle.sql.parse import chunks, draft
+
+    assert len(sql_blocks()) > 4
+    for block in sql_blocks():
+        for chunk in chunks(block):
+            draft(chunk)
+
+
+def test_the_shell_names_only_statements_that_exist() -> None:
+    named = HELP.partition("Statements: ")[2].partition(".")[0].replace("\n", " ").split(", ")
+    headings = re.findall(r"^##+ (.*)$", SQL, re.M)
+    for statement in named:
+        assert any(heading.startswith(statement.split(" INTO")[0]) for heading in headings), statement
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.mark.spark
+def test_the_tutorial_of_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    code = "\n".join(python_blocks())
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = re.search(r"```text\n(.*?)```", README, re.S)
+    assert shown is not None
+    assert shown[1] in done.stdout
+    assert "'symbol': 'IBM'" in done.stdout
+    assert "'KO'" not in done.stdout
+    # Spark's own noise is off.
+    assert "WARN" not in done.stderr

@@ -1,0 +1,184 @@
+"""The state machine: random streams, rows and queries, interleaved with everything that may happen to a warehouse.
+
+After every step standing queries are invoked and compared with the oracle (DuckDB over all raw tuples). Runs without a
+JVM. `SOAK_SECONDS` says how long the soak goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from ladle.clock import ManualClock
+from ladle.engine import Database
+from ladle.testing import connect_inline
+from ladle.testing.driver import MODES, Driver
+
+SEEDS = st.integers(0, 2**32 - 1)
+SIZES = st.integers(0, 3)
+STREAMS_MAX = 3
+QUERIES_MAX = 8
+
+
+def connect(path: Path, clock: ManualClock, settings: dict[str, Any]) -> Database:
+    return connect_inline(path, clock=clock, settings=settings)
+
+
+class Tally:
+    """What a whole run of the machine did."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.checked = 0
+        self.unanswered = 0
+
+
+TALLY = Tally()
+
+
+class WarehouseMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="oracle"))
+        self.driver: Driver | None = None
+
+    @initialize(seed=SEEDS, streams=st.integers(1, 2))
+    def open(self, seed: int, streams: int) -> None:
+        self.driver = Driver(self.directory / "warehouse", connect, seed=seed)
+        for number in range(streams):
+            self.driver.create_stream(seed + number)
+
+    @property
+    def it(self) -> Driver:
+        assert self.driver is not None
+        return self.driver
+
+    def has_queries(self) -> bool:
+        return bool(self.driver and self.driver.standing)
+
+    def has_room(self) -> bool:
+        return bool(self.driver and len(self.driver.standing) < QUERIES_MAX)
+
+    @precondition(lambda self: self.driver and len(self.driver.streams) < STREAMS_MAX)
+    @rule(seed=SEEDS)
+    def create_stream(self, seed: int) -> None:
+        self.it.create_stream(seed)
+
+    @rule(seed=SEEDS, count=st.integers(0, 8))
+    def push_few(self, seed: int, count: int) -> None:
+        self.it.push(seed, count)
+
+    @rule(seed=SEEDS, count=st.integers(20, 60))
+    def push_many(self, seed: int, count: int) -> None:
+        self.it.push(seed, count)
+
+    @precondition(has_room)
+    @rule(seed=SEEDS, size=SIZES, mode=st.sampled_from(MODES))
+    def register(self, seed: int, size: int, mode: str) -> None:
+        self.it.register(seed, size, mode)
+
+    @precondition(has_room)
+    @rule(seed=SEEDS, mode=st.sampled_from(MODES))
+    def register_simple(self, seed: int, mode: str) -> None:
+        self.it.register(seed, 0, mode)
+
+    @precondition(has_queries)
+    @rule(seed=SEEDS)
+    def unregister(self, seed: int) -> None:
+        self.it.unregister(seed)
+
+    @precondition(has_queries)
+    @rule(seed=SEEDS)
+    def invoke_at(self, seed: int) -> None:
+        self.it.invoke_at(seed)
+
+    @rule(seed=SEEDS, size=SIZES)
+    def ask(self, seed: int, size: int) -> None:
+        self.it.ask(seed, size)
+
+    @precondition(has_queries)
+    @rule(seed=SEEDS)
+    def read_by_name(self, seed: int) -> None:
+        self.it.read_by_name(seed)
+
+    @rule(half_minutes=st.one_of(st.integers(1, 20), st.integers(1, 3000)))
+    def advance(self, half_minutes: int) -> None:
+        self.it.advance(half_minutes)
+
+    @rule(seed=SEEDS)
+    def restart(self, seed: int) -> None:
+        self.it.restart(seed)
+
+    @rule()
+    def maintain(self) -> None:
+        self.it.maintain()
+
+    @rule()
+    def backfill(self) -> None:
+        self.it.backfill()
+
+    @rule(seed=SEEDS)
+    def delete_derived(self, seed: int) -> None:
+        self.it.delete_derived(seed)
+
+    @rule()
+    def check_everything(self) -> None:
+        self.it.check()
+        self.it.check_catalog()
+
+    @invariant()
+    def answers_are_the_oracles(self) -> None:
+        if self.driver is not None:
+            TALLY.steps += 1
+            self.driver.check(limit=2)
+
+    def teardown(self) -> None:
+        if self.driver is not None:
+            TALLY.checked += self.driver.checked
+            TALLY.unanswered += self.driver.unanswered
+            self.driver.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def run_machine(examples: int, steps: int, *, derandomize: bool) -> None:
+    run_state_machine_as_test(
+        WarehouseMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=derandomize,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_answers_are_the_oracles() -> None:
+    """At least two thousand steps, each followed by a comparison; almost everything is answered without Spark."""
+    before = TALLY.steps, TALLY.checked, TALLY.unanswered
+    run_machine(45, 50, derandomize=True)
+    steps, checked, unanswered = (
+        now - then for now, then in zip((TALLY.steps, TALLY.checked, TALLY.unanswered), before, strict=True)
+    )
+    assert steps >= 2_000
+    assert checked >= 2_000
+    assert unanswered < checked / 10, f"{unanswered} of {checked} answers needed Spark"
+
+
+@pytest.mark.soak
+def test_soak() -> None:
+    until = time.monotonic() + float(os.environ.get("SOAK_SECONDS", "60"))
+    while time.monotonic() < until:
+        run_machine(20, 50, derandomize=False)
+    print(f"{TALLY.steps} steps, {TALLY.checked} answers compared, {TALLY.unanswered} left to Spark")
