@@ -1,7 +1,7 @@
 """Ladle: standing SQL queries over streams on Apache Spark.
 
-    import ladle
-    db = ladle.connect("warehouse")
+import ladle
+db = ladle.connect("warehouse")
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from ladle.engine import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 
 def connect(
@@ -23,11 +26,25 @@ def connect(
 ) -> Database:
     """Open the warehouse at `path`, which is made if it is not there.
 
-    Spark is started when it is first needed: locally, on `master` if one is named, or not at all when a session is given.
+    Spark is started when it is first needed: locally, on `master` if one is named, not at all when a session is given.
     One process at a time may write; with `read_only` any number may read beside it.
     """
     from ladle.pipeline.lazy import LazyPipeline
 
-    return Database(
-        path, pipeline=LazyPipeline(session=spark, master=master), read_only=read_only, clock=clock, settings=settings
-    )
+    pipeline = LazyPipeline(session=spark, master=master)
+    database = Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=settings)
+    if not read_only:
+        serve(database)
+    return database
+
+
+def serve(database: Database) -> None:
+    """Let other processes of this machine reach the database while it is open."""
+    from ladle.remote.server import SocketServer
+
+    try:
+        server = SocketServer(database, database.path / "ladle.sock")
+    except OSError as error:
+        _log.warning("no socket in %s (%s): other processes can only read", database.path, error)
+    else:
+        database.on_close(server.stop)

@@ -96,7 +96,9 @@ class StreamSchema:
         if self.timestamp is not None and self.column(self.timestamp) is None:
             raise TypeMismatch(f"TIMESTAMP BY names '{self.timestamp}', which is not a column.")
         if self.timestamp is not None and not pa.types.is_timestamp(self.arrow.field(self.timestamp_column).type):
-            raise TypeMismatch(f"TIMESTAMP BY needs a TIMESTAMP or TIMESTAMP_NTZ column; '{self.timestamp}' is not one.")
+            raise TypeMismatch(
+                f"TIMESTAMP BY needs a TIMESTAMP or TIMESTAMP_NTZ column; '{self.timestamp}' is not one."
+            )
 
     def column(self, name: str) -> Column | None:
         lowered = name.lower()

@@ -74,7 +74,7 @@ def trades(first: int, rows: int) -> pa.Table:
     numbers = range(first, first + rows)
     return pa.table(
         {
-            "symbol": pa.array([f"S{number % 7}" for number in numbers]),
+            "symbol": pa.array([f"S{number % 7}" for number in numbers], pa.string()),
             "price": pa.array([number / 4 for number in numbers], pa.float64()),
             "size": pa.array([None if number % 5 == 0 else number for number in numbers], pa.int32()),
             "at": pa.array([number * 1_000_000 for number in numbers], pa.int64()).cast(TIMESTAMP),

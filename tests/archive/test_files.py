@@ -25,9 +25,7 @@ def test_writes_and_replaces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES])
-def test_a_failure_leaves_nothing_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
-) -> None:
+def test_a_failure_leaves_nothing_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     write_durably(old, b"before")
 
@@ -40,7 +38,8 @@ def test_a_failure_leaves_nothing_new(
             with pytest.raises(WarehouseError) as caught:
                 write_durably(path, b"after")
             assert isinstance(caught.value, DiskFull) == (number in (errno.ENOSPC, errno.EDQUOT))
-            assert str(tmp_path) in str(caught.value) and caught.value.hint
+            assert str(tmp_path) in str(caught.value)
+            assert caught.value.hint
     assert old.read_bytes() == b"before"
     assert os.listdir(tmp_path) == ["old"]
     write_durably(new, b"after")

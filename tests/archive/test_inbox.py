@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.archive.strategies import tables, trades
 
 from ladle.archive.inbox import Inbox, read_pushed
 from ladle.errors import DiskFull, LadleError, WarehouseError
-
-from .strategies import tables, trades
 
 _ROOM = 1 << 30
 
@@ -126,7 +125,8 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".00000000000000000001-3.arrow.9-0badcafe-0.tmp").write_bytes(b"half")
     (tmp_path / "notes.txt").write_text("not ours")
     inbox = Inbox(tmp_path, after=0, bytes_max=_ROOM)
-    assert inbox.pending(0) == [] and os.listdir(tmp_path) == ["notes.txt"]
+    assert inbox.pending(0) == []
+    assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_threads_never_get_ahead_of_each_other(tmp_path: Path) -> None:
@@ -152,7 +152,8 @@ def test_threads_never_get_ahead_of_each_other(tmp_path: Path) -> None:
     first_of = [read_pushed(pushed.path).column("price")[0].as_py() * 4 for pushed in inbox.pending(0)]
     for first in (0, 100, 200):
         mine = [number for number in first_of if first <= number < first + 100]
-        assert mine == sorted(mine) and len(mine) == 10
+        assert mine == sorted(mine)
+        assert len(mine) == 10
 
 
 def test_a_broken_push_is_named(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def test_the_oldest_counts(tmp_path: Path) -> None:
     leases = Leases(tmp_path)
     assert leases.oldest() is None
     first, second = leases.acquire(5), leases.acquire(9)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert leases.oldest() == 5
     first.move(12)
     assert leases.oldest() == 9
@@ -40,7 +41,8 @@ def test_the_oldest_counts(tmp_path: Path) -> None:
     assert leases.oldest() == 12
     with first:
         pass
-    assert leases.oldest() is None and os.listdir(tmp_path) == []
+    assert leases.oldest() is None
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_lease_ends_with_its_owner(tmp_path: Path) -> None:
@@ -48,7 +50,8 @@ def test_a_lease_ends_with_its_owner(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as owner:
-        assert owner.stdin is not None and owner.stdout is not None
+        assert owner.stdin is not None
+        assert owner.stdout is not None
         assert owner.stdout.readline() == b"held\n"
         assert leases.oldest() == 3
         owner.stdin.write(b"\n")

@@ -28,8 +28,10 @@ def test_creates_and_reopens(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b"
     with Warehouse.open(root, writable=True) as warehouse:
         assert warehouse.writable
-        assert warehouse.log == root / "log" and warehouse.log.is_dir()
-        assert warehouse.leases.is_dir() and warehouse.socket == root / "ladle.sock"
+        assert warehouse.log == root / "log"
+        assert warehouse.log.is_dir()
+        assert warehouse.leases.is_dir()
+        assert warehouse.socket == root / "ladle.sock"
         stream = warehouse.stream(7)
         assert stream.archive == root / "streams" / "7" / "archive"
         assert stream.results == root / "derived" / "results" / "7"
@@ -95,10 +97,12 @@ def test_another_process_holds_it_until_it_dies(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == b"open\n"
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
         with pytest.raises(WarehouseBusy, match=rf"process {holder.pid} \(since ") as caught:
             Warehouse.open(tmp_path, writable=True)
-        assert "read_only=True" in str(caught.value) and "`ladle`" in str(caught.value)
+        assert "read_only=True" in str(caught.value)
+        assert "`ladle`" in str(caught.value)
         Warehouse.open(tmp_path, writable=False)
         holder.kill()
         holder.wait()
@@ -114,9 +118,7 @@ def test_a_lock_that_says_nothing_is_still_a_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
-def test_an_unwritable_directory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_an_unwritable_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     real = os.open
 
     def refuse(path: Any, flags: int, *rest: int, **named: Any) -> int:

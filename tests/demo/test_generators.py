@@ -66,7 +66,10 @@ def test_quotes_have_positive_spreads_in_ticks_and_surround_the_trades() -> None
     assert np.allclose(cents, np.round(cents), atol=1e-6)
     by_symbol = quotes.group_by("symbol").aggregate([("bid", "min"), ("ask", "max")]).to_pylist()
     edges = {row["symbol"]: (row["bid_min"], row["ask_max"]) for row in by_symbol}
-    inside = [edges[s][0] <= p <= edges[s][1] for s, p in zip(*map(pa.ChunkedArray.to_pylist, trades.columns[:2]), strict=True)]
+    inside = [
+        edges[s][0] <= p <= edges[s][1]
+        for s, p in zip(*map(pa.ChunkedArray.to_pylist, trades.columns[:2]), strict=True)
+    ]
     assert sum(inside) / len(inside) > 0.97
 
 
@@ -131,11 +134,11 @@ def test_a_port_scan_knocks_at_many_ports_of_one_host_and_continues_over_the_sea
 
 def test_the_streams_of_the_demo_have_the_generators_columns() -> None:
     from ladle.catalog import Catalog
-    from ladle.sql import parse_statement
+    from ladle.sql import parse_one
 
     tables = {name: table for make in MAKERS for name, table in minute(make()).items()}
     for name, text in STREAMS.items():
-        statement = parse_statement(text, Catalog())
+        statement = parse_one(text, Catalog())
         assert isinstance(statement, CreateStream)
         declared = statement.schema.declared
         assert all(tables[name].schema.field(field.name).type == field.type for field in declared), name

@@ -114,7 +114,9 @@ def test_links_of_the_documentation_lead_somewhere() -> None:
 
 
 def test_anchors_of_the_sql_page_exist() -> None:
-    headings = {re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", SQL, re.M)}
+    headings = {
+        re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", SQL, re.M)
+    }
     for page in (SQL, CLI, PYTHON):
         for anchor in re.findall(r"\]\((?:sql\.md)?#([\w-]+)\)", page):
             assert anchor in headings or page is PYTHON, anchor
@@ -125,7 +127,7 @@ def sql_blocks() -> list[str]:
 
 
 def test_statements_of_the_sql_page_are_statements() -> None:
-    from ladle.sql.parse import chunks, draft
+    from ladle.sql.script import chunks, draft
 
     assert len(sql_blocks()) > 4
     for block in sql_blocks():

@@ -76,10 +76,9 @@ class DeltaFollower:
 
         try:
             if self._table is None:
-                self._create(seq, schema, files)
-            else:
-                self._add_columns(self._table, schema)
-                self._replace_files(self._table, seq, schema, wanted)
+                self._table = self._create(seq, schema, files)
+            self._add_columns(self._table, schema)
+            self._replace_files(self._table, seq, schema, wanted)
         except (DeltaError, OSError) as error:
             self._table = None
             raise self._failed(error) from error
@@ -108,9 +107,7 @@ class DeltaFollower:
             names = table.get_add_actions().column("path").to_pylist()
             self._position = table.transaction_version(self._app_id) or 0
         except DeltaError as error:
-            logger.warning(
-                "the Delta table at %s can't be read and is rebuilt from the log: %s", self._root, error
-            )
+            logger.warning("the Delta table at %s can't be read and is rebuilt from the log: %s", self._root, error)
             try:
                 shutil.rmtree(log)
             except OSError as trouble:
@@ -125,34 +122,44 @@ class DeltaFollower:
     def _commit_path(self, version: int) -> Path:
         return self._root / "_delta_log" / f"{version:020d}.json"
 
-    def _create(self, seq: int, schema: pa.Schema, files: Sequence[DataFile]) -> None:
+    def _create(self, seq: int, schema: pa.Schema, files: Sequence[DataFile]) -> DeltaTable:
         from deltalake import DeltaTable, Schema
         from deltalake.transaction import create_table_with_add_actions
 
+        # deltalake sees that a table needs the feature `timestampNtz` by its plain columns only. Where just a
+        # nested one needs it, that column is added after the feature, and the files after the column.
+        plain = [field for field in schema if not pa.types.is_nested(field.type)]
+        hidden = not any(_has_ntz(field.type) for field in plain)
+        fields = [field for field in schema if not (hidden and _has_ntz(field.type))]
+        complete = len(fields) == len(schema)
         self._root.mkdir(parents=True, exist_ok=True)
         create_table_with_add_actions(
             str(self._root),
-            Schema.from_arrow(schema),
-            [self._add(file, schema, data_change=True) for file in files],
+            Schema.from_arrow(pa.schema(fields)),
+            [self._add(file, schema, data_change=True) for file in files] if complete else [],
             configuration=_CONFIGURATION | {"delta.dataSkippingStatsColumns": _quoted(self._ts_column)},
-            commit_properties=self._commit_at(seq),
+            commit_properties=self._commit_at(seq) if complete else None,
         )
-        self._table = DeltaTable(self._root)
-        self._columns = schema.names
+        self._columns = [field.name for field in fields]
+        if complete:
+            self._live = {file.name: file for file in files}
+            self._position = seq
+        return DeltaTable(self._root)
 
     def _add_columns(self, table: DeltaTable, schema: pa.Schema) -> None:
         new = [field for field in schema if field.name not in self._columns]
         if not new:
             return
-        from deltalake import Schema
+        from deltalake import Schema, TableFeatures
 
-        # No position with this commit: the files that belong to it follow in the next.
+        # No position with these commits: the files that belong to it follow in the next.
+        if any(_has_ntz(field.type) for field in new) and "timestampNtz" not in _features(table):
+            ntz = TableFeatures.TimestampWithoutTimezone
+            table.alter.add_feature(ntz, allow_protocol_versions_increase=True)
         table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
         self._columns = [*self._columns, *(field.name for field in new)]
 
-    def _replace_files(
-        self, table: DeltaTable, seq: int, schema: pa.Schema, wanted: dict[str, DataFile]
-    ) -> None:
+    def _replace_files(self, table: DeltaTable, seq: int, schema: pa.Schema, wanted: dict[str, DataFile]) -> None:
         added = [file for name, file in wanted.items() if name not in self._live]
         removed = {name: file for name, file in self._live.items() if name not in wanted}
         if not added and not removed and seq >= self._position:
@@ -198,6 +205,17 @@ def _quoted(column: str | None) -> str:
     return "" if column is None else "`" + column.replace("`", "``") + "`"
 
 
+def _has_ntz(type_: pa.DataType) -> bool:
+    """Whether a TIMESTAMP_NTZ is somewhere in a type."""
+    if pa.types.is_nested(type_):
+        return any(_has_ntz(type_.field(index).type) for index in range(type_.num_fields))
+    return bool(pa.types.is_timestamp(type_)) and type_.tz is None
+
+
+def _features(table: DeltaTable) -> list[str]:
+    return table.protocol().reader_features or []
+
+
 def _moment(us: int) -> str:
     """As Delta writes it, which knows the years 1 to 9999 as Spark does."""
     return to_datetime(min(max(us, _US_MIN), _US_MAX)).replace(tzinfo=None).isoformat(timespec="microseconds")
@@ -210,9 +228,7 @@ def _rewritten(added: Sequence[DataFile], removed: Sequence[DataFile]) -> set[st
         inputs = [
             old
             for old in removed
-            if file.epoch_first <= old.epoch_first
-            and old.epoch_last <= file.epoch_last
-            and old.level < file.level
+            if file.epoch_first <= old.epoch_first and old.epoch_last <= file.epoch_last and old.level < file.level
         ]
         if inputs and sum(old.rows for old in inputs) == file.rows:
             names |= {file.name, *(old.name for old in inputs)}

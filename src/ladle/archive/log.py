@@ -66,9 +66,7 @@ class Log:
         last = max([seq, *numbers, *checkpoints])
         if broken and seq == 0 and 1 not in numbers:
             raise broken
-        entries = [
-            (number, self._read_entry(number, last=number == last)) for number in range(seq + 1, last + 1)
-        ]
+        entries = [(number, self._read_entry(number, last=number == last)) for number in range(seq + 1, last + 1)]
         return seq, state, entries
 
     def tail(self, after: int) -> list[Entry] | None:
@@ -81,6 +79,8 @@ class Log:
         if entries or self._entry_path(after).exists():
             return entries
         numbers, checkpoints = self._list()
+        if after + 1 in numbers:
+            return self.tail(after)  # committed since we looked
         return None if max([0, *numbers, *checkpoints]) > after else []
 
     def append(self, seq: int, entry: dict[str, Any]) -> None:
@@ -106,9 +106,7 @@ class Log:
         try:
             write_durably(self._checkpoint_path(seq), _encode(seq, "state", state))
         except WarehouseError as error:
-            logger.warning(
-                "checkpoint %d of the log was not written, the log goes on without: %s", seq, error
-            )
+            logger.warning("checkpoint %d of the log was not written, the log goes on without: %s", seq, error)
             return False
         previous = self._checkpoint
         self._checkpoint = seq
@@ -142,9 +140,7 @@ class Log:
         checkpoints = [int(match[1]) for match in map(_CHECKPOINT.fullmatch, names) if match]
         return entries, checkpoints
 
-    def _newest_checkpoint(
-        self, checkpoints: list[int]
-    ) -> tuple[int, dict[str, Any] | None, CorruptLog | None]:
+    def _newest_checkpoint(self, checkpoints: list[int]) -> tuple[int, dict[str, Any] | None, CorruptLog | None]:
         """The newest that is good, and what is wrong with one that is newer."""
         broken = None
         for seq in sorted(checkpoints, reverse=True):

@@ -84,9 +84,7 @@ class DataFile:
     @staticmethod
     def from_json(value: Sequence[Any]) -> DataFile:
         name, size, level, epoch_first, epoch_last, segments = value
-        return DataFile(
-            name, size, level, epoch_first, epoch_last, tuple(Segment(*segment) for segment in segments)
-        )
+        return DataFile(name, size, level, epoch_first, epoch_last, tuple(Segment(*segment) for segment in segments))
 
 
 class SegmentWriter:
@@ -272,9 +270,7 @@ def _read_group(file: pq.ParquetFile, group: int, columns: Sequence[str], schema
     return pa.table(arrays, schema=pa.schema([schema.field(name) for name in columns])).combine_chunks()
 
 
-def _with_file(
-    path: Path, read: Callable[[pq.ParquetFile], _T], *, footer: pq.FileMetaData | None = None
-) -> _T:
+def _with_file(path: Path, read: Callable[[pq.ParquetFile], _T], *, footer: pq.FileMetaData | None = None) -> _T:
     try:
         with pq.ParquetFile(str(path), metadata=footer) as file:
             return read(file)
@@ -338,9 +334,7 @@ class SegmentCache:
         self.hits = 0
         self.misses = 0
 
-    def get(
-        self, path: Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema
-    ) -> pa.Table:
+    def get(self, path: Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """One segment's columns, as `read_segment` gives them."""
         if not columns:
             return read_segment(path, row_group, columns, schema, footer=self._footer(path, name))

@@ -16,6 +16,9 @@ from ladle.errors import LadleError, Position
 if TYPE_CHECKING:
     from ladle.answer import Answer
 
+_READS = frozenset({"SELECT", "WITH", "VALUES", "(", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"})
+"""First words of statements that change nothing: a script of these alone needs no right to write."""
+
 
 def add(commands: Commands) -> None:
     _add_sql(commands)
@@ -88,9 +91,7 @@ def _add_explain(commands: Commands) -> None:
         """,
     )
     add_warehouse(explain)
-    explain.add_argument(
-        "query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query"
-    )
+    explain.add_argument("query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query")
 
 
 def _add_queries(commands: Commands) -> None:
@@ -115,22 +116,32 @@ def _sql(args: argparse.Namespace) -> int:
         from ladle.cli.shell import run_shell
 
         return run_shell(args)
-    with opened(args) as db, about(text):
+    with about(text):
+        with patience("reading"):
+            texts = _split(text)
+        reads = all(statement.split(None, 1)[0].upper() in _READS for statement in texts)
+        _print_answers(args, text, read_only=reads)
+    return 0
+
+
+def _print_answers(args: argparse.Namespace, text: str, *, read_only: bool) -> None:
+    with opened(args, read_only=read_only) as db:
         for number, answer in enumerate(run_script(db, text)):
             if number and args.format == "table":
                 sys.stdout.write("\n")
             write_answer(answer, form=args.format, rows_max=args.rows)
-    return 0
+
+
+def _split(text: str) -> list[str]:
+    from ladle.sql import script
+
+    return script.statements(text)
 
 
 def run_script(db: Any, text: str) -> Iterator[Answer]:
     """The answers of a script's statements, each as it comes; errors have positions in the whole text."""
-    with patience("running"):
-        from ladle.sql.parse import statements
-
-        texts = statements(text)
     end = 0
-    for statement in texts:
+    for statement in _split(text):
         begin = text.index(statement, end)
         end = begin + len(statement)
         try:
@@ -170,14 +181,14 @@ def read_text(path: Path) -> str:
 
 
 def _invoke(args: argparse.Namespace) -> int:
-    with patience(f"invoking {args.name}"), opened(args) as db:
+    with patience(f"invoking {args.name}"), opened(args, read_only=True) as db:
         answer = db.query(args.name).invoke(now=args.now)
     write_answer(answer, form=args.format, rows_max=args.rows)
     return 0
 
 
 def _explain(args: argparse.Namespace) -> int:
-    with patience("opening the warehouse"), opened(args) as db:
+    with patience("opening the warehouse"), opened(args, read_only=True) as db:
         # A single word is a name, so that a misspelt one is answered with the names there are.
         is_name = len(args.query.split()) == 1
         with about(args.query):
@@ -187,7 +198,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _queries(args: argparse.Namespace) -> int:
-    with patience("opening the warehouse"), opened(args) as db:
+    with patience("opening the warehouse"), opened(args, read_only=True) as db:
         write_answer(db.sql("SHOW QUERIES"), form=args.format, rows_max=args.rows)
     return 0
 

@@ -25,9 +25,7 @@ def add(commands: Commands) -> None:
         """,
     )
     bench.add_argument("name", nargs="?", metavar="NAME", help="which one")
-    bench.add_argument(
-        "args", nargs=argparse.REMAINDER, metavar="...", help="its own arguments (--help shows them)"
-    )
+    bench.add_argument("args", nargs=argparse.REMAINDER, metavar="...", help="its own arguments (--help shows them)")
 
 
 def _bench(args: argparse.Namespace) -> int:

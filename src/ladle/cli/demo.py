@@ -35,9 +35,7 @@ def add(commands: Commands) -> None:
         default=_seconds_of_environment(),
         help="end by itself after N seconds (default: $DEMO_SECONDS, else run until Ctrl-C)",
     )
-    demo.add_argument(
-        "--generated", action="store_true", help="use the generators even if there are real files"
-    )
+    demo.add_argument("--generated", action="store_true", help="use the generators even if there are real files")
     demo.add_argument("--plain", action="store_true", help="progress lines instead of the live view")
     demo.add_argument("--picture", metavar="FILE", help="at the end, write the view to FILE as an SVG")
 

@@ -44,9 +44,7 @@ def _add_push(commands: Commands) -> None:
     add_warehouse(push)
     push.add_argument("stream", metavar="STREAM", help="the stream's name")
     push.add_argument("files", nargs="+", metavar="FILE", help="files to read, - for standard input")
-    push.add_argument(
-        "--format", choices=("csv", "json", "parquet"), help="by default told by the file's name"
-    )
+    push.add_argument("--format", choices=("csv", "json", "parquet"), help="by default told by the file's name")
     push.add_argument(
         "--no-wait",
         action="store_true",

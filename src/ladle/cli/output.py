@@ -40,6 +40,10 @@ def write_answer(answer: Answer, *, form: str, rows_max: int) -> None:
         if form == "table" and answer.message:
             sys.stdout.write(answer.message + "\n")
         return
+    if form == "table" and table.column_names == ["plan"]:
+        # What EXPLAIN says is text, not a column to be cut to the terminal.
+        sys.stdout.write("\n".join(table.column(0).to_pylist()) + "\n")
+        return
     match form:
         case "csv":
             _write_csv(table)

@@ -221,7 +221,7 @@ def is_runnable(text: str) -> bool:
     stripped = text.strip()
     if not stripped or stripped.startswith("\\") or stripped in ("quit", "exit"):
         return True
-    from ladle.sql.parse import is_complete
+    from ladle.sql.script import is_complete
 
     return is_complete(stripped)
 

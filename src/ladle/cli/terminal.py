@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
@@ -18,7 +19,7 @@ from ladle.errors import LadleError, Position
 Run = Callable[[argparse.Namespace], int]
 Commands = Any  # argparse has no public name for what add_subparsers returns
 
-_PATIENCE_SECONDS = 1.0
+_PATIENCE_SECONDS = 1.5
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -46,17 +47,32 @@ def add_warehouse(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(args: argparse.Namespace) -> Iterator[Any]:
-    """The warehouse: through the process that holds it for writing, if there is one, else opened here."""
-    from ladle.remote import open_warehouse
+def opened(args: argparse.Namespace, *, read_only: bool = False) -> Iterator[Any]:
+    """The warehouse: through the process that holds it for writing, if there is one, else opened here.
 
-    with open_warehouse(args.warehouse) as db:
+    To read, it is opened here without the lock, and is not made if it is not there.
+    """
+    from ladle import remote
+
+    path = Path(args.warehouse)
+    db = _through_writer(path) if read_only else None
+    with db if db is not None else remote.open_warehouse(path, read_only=read_only) as db:
         yield db
+
+
+def _through_writer(path: Path) -> Any | None:
+    """The database of the process that writes, which has warm caches and a running Spark; None if there is none."""
+    from ladle.remote import RemoteDatabase
+
+    try:
+        return RemoteDatabase(path, path / "ladle.sock")
+    except OSError:
+        return None
 
 
 @contextmanager
 def patience(text: str) -> Iterator[None]:
-    """Says on stderr what is going on once it takes longer than a second, and for how long.
+    """Says on stderr what is going on once it takes longer than a moment, and for how long.
 
     What Ladle logs meanwhile ("starting Spark") replaces the text.
     """

@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
 def _status(args: argparse.Namespace) -> int:
     if args.watch:
         return _watch(args)
-    with patience("opening the warehouse"), opened(args) as db:
+    with patience("opening the warehouse"), opened(args, read_only=True) as db:
         status = db.status()
     if args.json:
         from dataclasses import asdict
@@ -52,7 +52,7 @@ def _status(args: argparse.Namespace) -> int:
 def _watch(args: argparse.Namespace) -> int:
     clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
     try:
-        with opened(args) as db:
+        with opened(args, read_only=True) as db:
             while True:
                 sys.stdout.write(f"{clear}{status_text(db.status())}\n")
                 sys.stdout.flush()

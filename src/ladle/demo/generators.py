@@ -74,9 +74,7 @@ _TRADING_SECONDS_PER_YEAR = 252 * 6.5 * 3600
 class Market:
     """Trades and quotes of 24 stocks: mid prices walk at random, trades happen at the bid or the ask."""
 
-    def __init__(
-        self, *, seed: int = 7, trades_per_second: float = 600, quotes_per_second: float = 1_500
-    ) -> None:
+    def __init__(self, *, seed: int = 7, trades_per_second: float = 600, quotes_per_second: float = 1_500) -> None:
         self._random = np.random.default_rng(seed)
         self._trades_per_second = trades_per_second
         self._quotes_per_second = quotes_per_second
@@ -151,9 +149,7 @@ def _trade_sizes(random: np.random.Generator, count: int) -> npt.NDArray[np.int3
     lots = 100 * random.geometric(0.45, count)
     odd = 1 + np.floor(random.exponential(28, count)) % 99
     blocks = np.minimum(100 * np.ceil(10 * (1 + random.pareto(1.1, count))), 250_000)
-    sizes: npt.NDArray[np.int32] = np.select([kind < 0.52, kind < 0.997], [lots, odd], blocks).astype(
-        np.int32
-    )
+    sizes: npt.NDArray[np.int32] = np.select([kind < 0.52, kind < 0.997], [lots, odd], blocks).astype(np.int32)
     return sizes
 
 
@@ -302,12 +298,8 @@ class Network:
         kind = self._random.choice(len(_SERVICES), size=count, p=self._shares)
         udp = np.array([row[1] == "udp" for row in _SERVICES])[kind]
         fails = ~udp & (self._random.random(count) < 0.05)
-        sent = np.where(
-            fails, 0, _heavy_tailed(self._random, np.array([row[4] for row in _SERVICES])[kind], kind)
-        )
-        received = np.where(
-            fails, 0, _heavy_tailed(self._random, np.array([row[5] for row in _SERVICES])[kind], kind)
-        )
+        sent = np.where(fails, 0, _heavy_tailed(self._random, np.array([row[4] for row in _SERVICES])[kind], kind))
+        received = np.where(fails, 0, _heavy_tailed(self._random, np.array([row[5] for row in _SERVICES])[kind], kind))
         seconds = np.where(udp, 0.02, 0.3) * self._random.lognormal(0, 1.3, count) + received / 4e6
         # Clients and servers alike: few are busy, most are quiet.
         client = np.minimum(self._random.zipf(1.3, count) - 1, 255)

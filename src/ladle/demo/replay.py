@@ -58,9 +58,7 @@ class Trace:
             low, high = np.searchsorted(at, (first - offset, last - offset), side="right")
             played = self.begin_us + ((at[low:high] + offset) / self.speed).astype(np.int64)
             times = pa.array(played, pa.int64()).cast(TIMESTAMP)
-            parts.append(
-                table.slice(low, high - low).set_column(table.schema.get_field_index("at"), "at", times)
-            )
+            parts.append(table.slice(low, high - low).set_column(table.schema.get_field_index("at"), "at", times))
         return pa.concat_tables(parts)
 
 
@@ -124,9 +122,7 @@ def intel_lab(folder: Path, *, speed: float = 60.0) -> Trace:
         }
     ).sort_by("at")
     length_us = table["at"][-1].as_py() + 1_000_000
-    return Trace(
-        f"real readings of 52 motes, March 2004, {speed:g} times faster", {"sensors": table}, length_us, speed
-    )
+    return Trace(f"real readings of 52 motes, March 2004, {speed:g} times faster", {"sensors": table}, length_us, speed)
 
 
 def zeek_connections(folder: Path, *, speed: float = 600.0) -> Trace:

@@ -58,9 +58,7 @@ def run_demo(
     try:
         with _terminated_as_interrupted():
             path = Path(warehouse).absolute() if warehouse else folder / "warehouse"
-            demo = Demo(
-                console, path, folder / "incoming", seconds=seconds, live=console.is_terminal and not plain
-            )
+            demo = Demo(console, path, folder / "incoming", seconds=seconds, live=console.is_terminal and not plain)
             try:
                 demo.run(choose_feeds(generated=generated), picture_file)
             except KeyboardInterrupt:
@@ -75,9 +73,7 @@ def run_demo(
 class Demo:
     """One run of the demonstration."""
 
-    def __init__(
-        self, console: Console, path: Path, incoming: Path, *, seconds: float | None, live: bool
-    ) -> None:
+    def __init__(self, console: Console, path: Path, incoming: Path, *, seconds: float | None, live: bool) -> None:
         self._console = console
         self._path = path
         self._incoming = incoming
@@ -126,9 +122,7 @@ class Demo:
         spark = db.spark
         self._say(f"Spark {spark.version} is up")
         sinks: dict[str, Sink] = {
-            "quotes": push_sink(
-                db, "quotes", columns=["symbol", "bid", "bid_size", "ask", "ask_size", "exchange"]
-            ),
+            "quotes": push_sink(db, "quotes", columns=["symbol", "bid", "bid_size", "ask", "ask_size", "exchange"]),
             "sensors": gateway_sink(db, "sensors"),
             **{name: FileSink(self._incoming / name) for name in FILE_STREAMS},
         }
@@ -192,9 +186,7 @@ class Demo:
             line.error = failing.get(stream.name) or stream.error
         for query in status.queries:
             # Other terminals may register queries of their own: those are shown too.
-            standing = self._standing.get(query.name) or Standing(
-                query.name, query.sql, "registered elsewhere"
-            )
+            standing = self._standing.get(query.name) or Standing(query.name, query.sql, "registered elsewhere")
             self._standing.setdefault(query.name, standing)
             shown = self._picture.queries.setdefault(
                 query.name,
@@ -247,9 +239,7 @@ class Demo:
         for name, standing in self._standing.items():
             answer = db.query(name).invoke()
             self._say(f"\n{name}: {standing.question}\n{table_text(answer.table, rows_max=5)}")
-        bad = db.sql(
-            "SELECT reason, count(*) AS n FROM sensors.quarantine GROUP BY reason ORDER BY n DESC LIMIT 5"
-        )
+        bad = db.sql("SELECT reason, count(*) AS n FROM sensors.quarantine GROUP BY reason ORDER BY n DESC LIMIT 5")
         self._say(f"\nquarantined readings (SELECT * FROM sensors.quarantine):\n{table_text(bad.table)}")
 
     def _event(self, text: str) -> None:

@@ -106,9 +106,7 @@ def _header(picture: Picture) -> Table:
         clock += f" of {int(picture.seconds_max) // 60}:{int(picture.seconds_max) % 60:02d}"
     line.add_row(
         Text.assemble((" Ladle ", "bold reverse"), f"  {picture.title}"),
-        Text.assemble(
-            ("epoch ", "dim"), (f"{picture.epoch:,}", "bold"), f"   {clock}   ", ("Ctrl-C ends", "dim")
-        ),
+        Text.assemble(("epoch ", "dim"), (f"{picture.epoch:,}", "bold"), f"   {clock}   ", ("Ctrl-C ends", "dim")),
     )
     return line
 
@@ -133,9 +131,7 @@ def _streams(lines: Iterable[StreamLine]) -> Panel:
             f"{line.waiting:,}" if line.waiting else "",
             Text(f"{line.quarantined:,}", "yellow") if line.quarantined else "",
         )
-    return Panel(
-        table, title="streams", title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0)
-    )
+    return Panel(table, title="streams", title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0))
 
 
 def _queries(picture: Picture) -> Panel:
@@ -159,9 +155,7 @@ def _queries(picture: Picture) -> Panel:
             "" if line.rows is None else f"{line.took_ms:,.0f}",
             Text(line.headline),
         )
-    return Panel(
-        table, title="queries", title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0)
-    )
+    return Panel(table, title="queries", title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0))
 
 
 def _coverage(line: QueryLine) -> Text:

@@ -1,7 +1,7 @@
 """PSoup-C: the current window's rows of a query, kept current (PSoup section 5).
 
-What is kept is the matching rows of each data file that the window touches, and the last answer. After an epoch only the
-new file is read; files that left the window are let go. Like everything derived it may be emptied at any moment.
+What is kept is the matching rows of each data file that the window touches, and the last answer. After an epoch only
+the new file is read; files that left the window are let go. Like everything derived it may be emptied at any moment.
 """
 
 from __future__ import annotations

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ladle import catalog as entries
 from ladle import sql
@@ -43,9 +41,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Rows = Sequence[Mapping[str, Any]] | pa.Table | pa.RecordBatch | Any
-"""Dictionaries, Arrow, or a pandas DataFrame."""
-
 
 @dataclass(frozen=True)
 class Stream:
@@ -58,10 +53,20 @@ class Stream:
     epochs: int
 
 
+class Asked(Protocol):
+    """What answers for a query: a database here, or one reached through another process."""
+
+    def invoke(self, name: str, *, now: datetime | None = None) -> Answer: ...
+
+    def explain(self, text: str) -> str: ...
+
+    def unregister(self, name: str) -> None: ...
+
+
 class Query:
     """The handle of a standing query. It stays good while the client is away, also in another process."""
 
-    def __init__(self, database: Database, name: str, sql_text: str, materialize: Materialize) -> None:
+    def __init__(self, database: Asked, name: str, sql_text: str, materialize: Materialize) -> None:
         self._database = database
         self.name = name
         self.sql = sql_text
@@ -115,6 +120,7 @@ class Database:
         self._rates: dict[str, deque[tuple[int, int]]] = {}
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._on_close: list[Callable[[], None]] = []
         if not read_only:
             self._start_threads()
 
@@ -206,14 +212,13 @@ class Database:
         return self._snapshot()
 
     def streams(self) -> list[Stream]:
-        return [
-            Stream(s.name, s.schema, s.retain_us, s.rows, s.epochs) for s in self._snapshot().streams.values()
-        ]
+        return [Stream(s.name, s.schema, s.retain_us, s.rows, s.epochs) for s in self._snapshot().streams.values()]
 
-    def push(self, stream: str, rows: Rows, *, wait: bool = False) -> int | None:
+    def push(self, stream: str, rows: Any, *, wait: bool = False) -> int | None:
         """Hand rows over. They are durable when this returns; with `wait`, visible too, and the epoch is returned.
 
-        Rows that don't fit go to the stream's quarantine with the reason; the others go on.
+        Rows are dictionaries, an Arrow table or a pandas DataFrame. Those that don't fit go to the stream's quarantine
+        with the reason; the others go on.
         """
         self._require_writable()
         state = _base_stream(self._store.catalog, stream)
@@ -253,8 +258,8 @@ class Database:
         checkpoint = self._store.warehouse.stream(state.id).sources / source
         if source in state.batches and not checkpoint.exists():
             raise WarehouseError(
-                f"Source '{source}' of stream '{state.name}' has delivered {state.batches[source] + 1} batches, but its "
-                f"checkpoint is gone; going on would lose or repeat rows.",
+                f"Source '{source}' of stream '{state.name}' has delivered {state.batches[source] + 1} batches, but "
+                f"its checkpoint is gone; going on would lose or repeat rows.",
                 hint="restore it, or attach under a new source name",
             )
 
@@ -397,6 +402,10 @@ class Database:
         self._require_writable()
         return self._backfill.run()
 
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something done first when the database is closed."""
+        self._on_close.append(call)
+
     def close(self) -> None:
         """Stop the sources and let go of the warehouse. What was received stays received."""
         with self._lock:
@@ -405,6 +414,8 @@ class Database:
             self._closed = True
         self._stopping.set()
         self._work.set()
+        for call in self._on_close:
+            call()
         for attached in self._attached.values():
             attached.stop()
         self._ingest.stop()
@@ -617,5 +628,3 @@ def _mode(materialize: str | Materialize) -> Materialize:
     except ValueError:
         modes = ", ".join(mode.value for mode in Materialize)
         raise LadleError(f"There is no mode '{materialize}'. Modes: {modes}.") from None
-
-

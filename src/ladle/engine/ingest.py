@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ladle import catalog as entries
+from ladle.archive.files import storage_error
 from ladle.archive.inbox import Inbox
 from ladle.catalog import INBOX, QUARANTINE, Catalog, StreamState
 from ladle.engine.store import Store
@@ -199,6 +200,11 @@ class Ingest:
             for block_id, block in catalog.blocks_of(stream).items()
             if block.factors and block_id not in self.suspended
         }
+        for directory in (paths.archive, paths.quarantine):
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise storage_error(error, directory, "create") from error
         return EpochTask(
             schema=stream.schema,
             quarantine_schema=QUARANTINE,

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +19,7 @@ from ladle.errors import EvaluationError
 from ladle.evaluate import evaluate_factors
 from ladle.plan import Block, RowsWindow, Scan, TimeWindow
 from ladle.plan.window import MAX_US, MIN_US
+from ladle.stem.results import RowIds
 
 _ROWS_PER_EVALUATION = 1 << 20
 
@@ -148,7 +148,12 @@ class Reader:
         return sum(coverage.find(piece.file.name, block_id) is not None for piece in pieces), len(pieces)
 
     def _pick(
-        self, stream: StreamState, extent: Extent, piece: Piece, ids: npt.NDArray[np.uint32] | None, columns: tuple[str, ...]
+        self,
+        stream: StreamState,
+        extent: Extent,
+        piece: Piece,
+        ids: RowIds | None,
+        columns: tuple[str, ...],
     ) -> pa.Table:
         """Rows of one segment by id (None: all), cut to the window."""
         if ids is not None and piece.skip:

@@ -26,7 +26,8 @@ def as_table(rows: Any, stream: StreamState) -> pa.Table:
     if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
         return rows_to_table(list(rows), stream.schema)
     raise TypeMismatch(
-        f"Rows can't be a {type(rows).__name__}.", hint="push a list of dictionaries, a pandas DataFrame or an Arrow table"
+        f"Rows can't be a {type(rows).__name__}.",
+        hint="push a list of dictionaries, a pandas DataFrame or an Arrow table",
     )
 
 

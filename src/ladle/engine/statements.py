@@ -13,8 +13,23 @@ from ladle.catalog import Catalog
 from ladle.clock import to_datetime
 from ladle.errors import TypeMismatch, unknown
 from ladle.schema import ARRIVAL, StreamSchema, type_name
-from ladle.sql import statements as s
-from ladle.sql.statements import Materialize
+from ladle.sql.statements import (
+    AddColumn,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    DropQuery,
+    DropStream,
+    ExplainQuery,
+    ExplainSelect,
+    Insert,
+    Materialize,
+    Select,
+    SetRetain,
+    ShowQueries,
+    ShowStreams,
+    Statement,
+)
 
 if TYPE_CHECKING:
     from ladle.engine.database import Database
@@ -23,47 +38,46 @@ if TYPE_CHECKING:
 def run_statement(db: Database, text: str) -> Answer:
     """Bind one statement to the newest catalog and carry it out."""
     catalog = db.catalog
-    match sql.parse_one(text, catalog):
-        case s.Select(plan):
+    statement: Statement = sql.parse_one(text, catalog)
+    match statement:
+        case Select(plan):
             return db.select(plan)
-        case s.Insert() as insert:
+        case Insert() as insert:
             return _insert(db, insert)
-        case s.CreateQuery(name, plan, materialize):
+        case CreateQuery(name, plan, materialize):
             db.register_plans({name: (plan, materialize or Materialize.PARTIAL)}, catalog)
             return _said(db, f"query {name} stands")
-        case s.DropQuery(name, cascade, if_exists):
+        case DropQuery(name, cascade, if_exists):
             db.unregister(name, cascade=cascade, if_exists=if_exists)
             return _said(db, f"query {name} dropped")
-        case s.CreateStream(name, schema, retain_us, max_ahead_us, if_not_exists):
-            db.create_stream(
-                name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
-            )
+        case CreateStream(name, schema, retain_us, max_ahead_us, if_not_exists):
+            db.create_stream(name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists)
             return _said(db, f"stream {name} created")
-        case s.DropStream(name, cascade, if_exists):
+        case DropStream(name, cascade, if_exists):
             db.drop_stream(name, cascade=cascade, if_exists=if_exists)
             return _said(db, f"stream {name} dropped")
-        case s.AddColumn(stream, column):
+        case AddColumn(stream, column):
             db.add_column(stream, column)
             return _said(db, f"column {column.name} added to {stream}")
-        case s.SetRetain(stream, retain_us):
+        case SetRetain(stream, retain_us):
             db.set_retain(stream, retain_us)
             kept = "for ever" if retain_us is None else f"for {_interval(retain_us)}"
             return _said(db, f"stream {stream} is retained {kept}")
-        case s.ShowStreams():
+        case ShowStreams():
             return _table(db, _streams(catalog))
-        case s.ShowQueries():
+        case ShowQueries():
             return _table(db, _queries(catalog))
-        case s.Describe(name):
+        case Describe(name):
             return _table(db, _describe(catalog, name))
-        case s.ExplainSelect(plan):
+        case ExplainSelect(plan):
             return _text(db, lambda: db.explain_plan(plan))
-        case s.ExplainQuery(name):
+        case ExplainQuery(name):
             if catalog.query(name) is None:
                 raise unknown("query", name, catalog.query_names())
             return _text(db, lambda: db.explain(name))
 
 
-def _insert(db: Database, insert: s.Insert) -> Answer:
+def _insert(db: Database, insert: Insert) -> Answer:
     table = db.select(insert.plan).table
     if table.num_columns != len(insert.columns):
         raise TypeMismatch(

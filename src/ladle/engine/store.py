@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ladle.archive.cache import SegmentCache
 from ladle.archive.leases import Leases
 from ladle.archive.log import Log
+from ladle.archive.segments import SegmentCache
 from ladle.archive.warehouse import Warehouse
 from ladle.catalog import Catalog, StreamState
 from ladle.clock import Clock

@@ -46,8 +46,8 @@ def run(
             cursor.register(name, without_zones(table))
         if watchdog is not None:
             watchdog.start()
-        relation = cursor.execute(sql, dict(parameters)) if parameters else cursor.execute(sql)
-        return relation.to_arrow_reader().read_all()
+        relation = cursor.sql(sql, params=dict(parameters) if parameters else None)
+        return relation.to_arrow_table()
     except duckdb.InterruptException:
         raise Interrupted(f"Evaluation took longer than {seconds_max:g} s and was stopped.") from None
     except duckdb.OutOfMemoryException as error:
@@ -69,7 +69,7 @@ def _connection(memory_bytes_max: int | None) -> duckdb.DuckDBPyConnection:
     if cached is None:
         cached = _local.connections = {}
     if memory_bytes_max not in cached:
-        config: dict[str, str | bool | int] = {
+        config: dict[str, str | bool | int | float | list[str]] = {
             "threads": 2,
             "enable_external_access": False,
             "autoinstall_known_extensions": False,

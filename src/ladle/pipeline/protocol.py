@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -29,7 +29,8 @@ class FileRelation:
     columns: tuple[str, ...]
 
 
-Relation = FileRelation | pa.Table
+Relation: TypeAlias = FileRelation | Any
+"""What a residual reads under a name: files, or an Arrow table."""
 
 BatchRunner = Callable[[Any, int], None]
 """Takes a micro-batch in: the batch, and its number in the source."""

@@ -1,7 +1,7 @@
 """Attached sources: a StreamingQuery each, watched by a thread that starts it again when it fails (DESIGN section 3).
 
-Spark ends a query whose foreachBatch raises. What the query had not committed comes again under the same batch number, so
-starting it again loses and repeats nothing. The pause before that grows while it keeps failing.
+Spark ends a query whose foreachBatch raises. What the query had not committed comes again under the same batch number,
+so starting it again loses and repeats nothing. The pause before that grows while it keeps failing.
 """
 
 from __future__ import annotations

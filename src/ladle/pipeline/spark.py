@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from ladle.archive.inbox import read_pushed
 from ladle.clock import to_datetime
 from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, TypeMismatch, Unsupported
-from ladle.pipeline.protocol import Attached, BatchRunner, Failures, FileRelation, Relation
+from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
 from ladle.pipeline.session import SQL_SETTINGS
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
@@ -102,7 +103,7 @@ class SparkPipeline:
             raise EvaluationError(_reason(error)) from None
         finally:
             watchdog.cancel()
-            context.setLocalProperty("spark.jobGroup.id", None)
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         return _in_our_types(answer, plan.schema)
 
     def batch_schema(self, batches: Any) -> pa.Schema:
@@ -205,7 +206,7 @@ def _in_utc(type_: pa.DataType) -> pa.DataType:
 def _split(items: Sequence[Any], count: int) -> list[list[Any]]:
     """Neighbouring items in `count` groups of about the same size, in order."""
     bounds = [len(items) * number // count for number in range(count + 1)]
-    return [list(items[start:stop]) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [list(items[start:stop]) for start, stop in pairwise(bounds)]
 
 
 def _reason(error: Exception) -> str:
@@ -215,5 +216,3 @@ def _reason(error: Exception) -> str:
         if line.startswith("[") or "Error" in line:
             return line.split(" SQLSTATE:")[0].strip()
     return text.splitlines()[0] if text else type(error).__name__
-
-

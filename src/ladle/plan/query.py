@@ -1,9 +1,9 @@
 """A bound query (PSoup section 3.2): its standing part and its residual.
 
-The standing part is a list of scans, one per mention of a stream in FROM: a *block* (stream and conjunction of factors;
-shared by every query that has the same one, and what coverage is recorded for) seen through a window. The residual is
-the rest of the statement over the scans' rows, in Spark's SQL, and in DuckDB's too when every function and operator of it
-is on the list that the conformance test proves equal.
+The standing part is a list of scans, one per mention of a stream in FROM: a *block* (stream and conjunction of
+factors; shared by every query that has the same one, and what coverage is recorded for) seen through a window. The
+residual is the rest of the statement over the scans' rows, in Spark's SQL, and in DuckDB's too when every function and
+operator of it is on the list that the conformance test proves equal.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ __all__ = ["bind", "is_complete", "parse", "parse_one", "statements"]
 def parse(text: str, names: Names) -> list[Statement]:
     """Every statement of a script, each bound against `names` as they are now."""
     from ladle.sql.lower import lower
-    from ladle.sql.parse import chunks
+    from ladle.sql.script import chunks
 
     return [lower(chunk, names) for chunk in chunks(text)]
 
@@ -23,7 +23,7 @@ def parse(text: str, names: Names) -> list[Statement]:
 def parse_one(text: str, names: Names) -> Statement:
     """The one statement that the text is."""
     from ladle.sql.lower import lower
-    from ladle.sql.parse import only_chunk
+    from ladle.sql.script import only_chunk
 
     return lower(only_chunk(text), names)
 
@@ -31,20 +31,20 @@ def parse_one(text: str, names: Names) -> Statement:
 def bind(text: str, names: Names) -> Plan:
     """The plan of a SELECT."""
     from ladle.sql.lower import lower_select
-    from ladle.sql.parse import only_chunk
+    from ladle.sql.script import only_chunk
 
     return lower_select(only_chunk(text), names)
 
 
 def statements(text: str) -> list[str]:
     """The texts of a script's statements. A later one may need what an earlier one does, so run them one by one."""
-    from ladle.sql.parse import statements as split
+    from ladle.sql import script
 
-    return split(text)
+    return script.statements(text)
 
 
 def is_complete(text: str) -> bool:
     """Whether a shell may run what was typed, or should ask for another line."""
-    from ladle.sql.parse import is_complete as complete
+    from ladle.sql import script
 
-    return complete(text)
+    return script.is_complete(text)

@@ -50,8 +50,11 @@ def interval_us(node: exp.Expression, what: str, source: Source) -> int:
     """A positive interval of fixed length, for RETAIN and MAX AHEAD."""
     span = interval(node, source)
     if span.months:
-        raise SqlError(f"{what} needs a fixed length; months and years vary.", hint="give it in DAYS",
-                       position=source.of(node))
+        raise SqlError(
+            f"{what} needs a fixed length; months and years vary.",
+            hint="give it in DAYS",
+            position=source.of(node),
+        )
     if span.us <= 0:
         raise SqlError(f"{what} needs an interval longer than nothing.", position=source.of(node))
     return span.us
@@ -121,10 +124,14 @@ def window_of_bounds(node: Bounds, source: Source) -> TimeWindow:
             hint="make BEGIN a constant too, or END NOW",
             position=source.of(begin_node),
         )
-    if begin is not None and begin.relative == end.relative and (begin.months, begin.us) > (end.months, end.us):
-        if begin.months <= end.months or begin.us >= end.us:
-            raise SqlError("BEGIN is after END.", position=source.of(begin_node))
+    if begin is not None and begin.relative == end.relative and _is_after(begin, end):
+        raise SqlError("BEGIN is after END.", position=source.of(begin_node))
     return TimeWindow(begin, end)
+
+
+def _is_after(one: Bound, other: Bound) -> bool:
+    """At every NOW; months and microseconds that pull in different directions are left to the calendar."""
+    return one != other and one.months >= other.months and one.us >= other.us
 
 
 def window_of_bracket(node: exp.Expression, source: Source) -> Window:
@@ -160,7 +167,7 @@ def _bound(node: exp.Expression, source: Source) -> Bound:
             if isinstance(text, exp.Literal) and text.is_string:
                 us = _constant_us(text, source)
                 return Bound(us - us % _UNITS_US["DAY"] if node.to.this == exp.DType.DATE else us)
-        case exp.CurrentTimestamp():
+        case exp.CurrentTimestamp() | exp.Placeholder(this="now"):
             return Bound(0, relative=True)
         case exp.Column() if not node.table and node.name.upper() == "NOW":
             return Bound(0, relative=True)
@@ -193,8 +200,11 @@ def _constant_us(node: exp.Literal, source: Source) -> int:
     text = node.name.strip()
     moment = _parse_moment(text)
     if moment is None:
-        raise SqlError(f"'{text}' is not a timestamp.", hint="write it like '2024-01-01 10:00:00'",
-                       position=source.of(node))
+        raise SqlError(
+            f"'{text}' is not a timestamp.",
+            hint="write it like '2024-01-01 10:00:00'",
+            position=source.of(node),
+        )
     return to_us(moment)
 
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ladle.schema import is_supported, type_name
-from ladle.sql.datatypes import arrow_type
-from ladle.sql.expressions import Scope, condition, quoted
-from ladle.sql.known import check_functions
-from ladle.sql.relations import query, root_scope
-from ladle.sql.typing import NotConformant, Typed
+from ladle.sql.conformant.datatypes import arrow_type
+from ladle.sql.conformant.expressions import condition
+from ladle.sql.conformant.known import check_functions
+from ladle.sql.conformant.relations import query, root_scope
+from ladle.sql.conformant.scope import Scope, quoted
+from ladle.sql.conformant.typing import NotConformant, Typed
 
 __all__ = [
     "NotConformant",

@@ -1,9 +1,9 @@
 """Ladle's SQL: Spark's dialect plus streams, windows and standing queries.
 
-A subclass of sqlglot's Spark dialect that extends tokenizer and parser. Windows become query modifiers (`BEGIN b END e`)
-and brackets after a stream (`[RANGE 10 MINUTES]`); statements become the drafts below. Calls of functions are kept as they
-were written (`exp.Anonymous`): sqlglot's own function nodes rewrite some of them (`date_trunc(unit, x)` with a column for
-the unit, `date_sub`), and what Spark is given must be what the user said.
+A subclass of sqlglot's Spark dialect that extends tokenizer and parser. Windows become query modifiers (`BEGIN b END
+e`) and brackets after a stream (`[RANGE 10 MINUTES]`); statements become the drafts below. Calls of functions are kept
+as they were written (`exp.Anonymous`): sqlglot's own function nodes rewrite some of them (`date_trunc(unit, x)` with a
+column for the unit, `date_sub`), and what Spark is given must be what the user said.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel
 from sqlglot.parsers.spark import SparkParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.sql.statements import Materialize
 
@@ -177,7 +177,7 @@ class LadleParser(SparkParser):
             self.raise_error("Invalid expression / Unexpected token")
         return draft
 
-    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]
+    def raise_error(self, message: str, token: Token | None = None) -> None:
         self.error_token = token or self._curr or None
         # Also errors that sqlglot would collect must stop at the first: trees with holes are of no use.
         self.error_level = ErrorLevel.IMMEDIATE
@@ -291,7 +291,7 @@ class LadleParser(SparkParser):
             return AddColumnDraft(stream, self._column_definition())
         if self._match_text_seq("SET", "RETAIN"):
             return SetRetainDraft(stream, self._retain())
-        return self._refuse("ADD COLUMN name TYPE, SET RETAIN interval, or SET RETAIN FOREVER")  # type: ignore[no-any-return]
+        return self._refuse("ADD COLUMN name TYPE, SET RETAIN interval, or SET RETAIN FOREVER")
 
     def _parse_drop_draft(self) -> DropDraft:
         if not self._match_texts(("STREAM", "QUERY")):

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot import parse_one as parse_spark
 
 from ladle.errors import SqlError, unknown
 from ladle.plan import Block, Plan, Residual, Scan
 from ladle.schema import Column, StreamSchema, type_name
-from ladle.sql.bind import Binder
+from ladle.sql.binder import Binder
 from ladle.sql.bounds import interval_us
 from ladle.sql.conform import NotConformant, arrow_type, check_functions, translate_query
 from ladle.sql.dialect import (
@@ -31,10 +30,10 @@ from ladle.sql.dialect import (
     ShowDraft,
 )
 from ladle.sql.names import Names
-from ladle.sql.parse import Chunk, draft, too_deep
 from ladle.sql.position import Source
 from ladle.sql.resolve import NOW, fix_now
 from ladle.sql.scopes import SCAN, Around, Field, ScanDraft
+from ladle.sql.script import Chunk, draft, too_deep
 from ladle.sql.statements import (
     AddColumn,
     CreateQuery,
@@ -194,7 +193,7 @@ def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Fie
         source = binder.scans[0].schema.arrow
         schema = pa.schema([pa.field(name, source.field(column).type) for name, column in projection])
     try:
-        translated = translate_query(parse_spark(spark_sql, read="spark"), relations)
+        translated = translate_query(tree.copy(), relations)
         duckdb_sql = translated.sql
         schema = schema if schema is not None else translated.schema
     except NotConformant as error:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ladle.sql.dialect import DIALECT
+from ladle.sql.scopes import NAME
 
-_OPERATORS: dict[type[exp.Expression], str] = {
+_OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -30,14 +31,16 @@ _OPERATORS: dict[type[exp.Expression], str] = {
 }
 
 
-def output_name(node: exp.Expression) -> str:
+def output_name(node: exp.Expr) -> str:
     """The column name of a projection that has no alias."""
     if isinstance(node, exp.Column | exp.Dot):
         return node.name
     return _text(node)
 
 
-def _text(node: exp.Expression) -> str:
+def _text(node: exp.Expr) -> str:
+    if NAME in node.meta:
+        return str(node.meta[NAME])
     match node:
         case exp.Column() if not isinstance(node.this, exp.Star):
             return node.name
@@ -53,8 +56,6 @@ def _text(node: exp.Expression) -> str:
             return _call(node)
         case exp.Neg():
             return f"-{node.this.name}" if isinstance(node.this, exp.Literal) else f"(- {_text(node.this)})"
-        case exp.Not(this=exp.EQ()):
-            return f"(NOT {_text(node.this)})"
         case exp.Not():
             return f"(NOT {_text(node.this)})"
         case exp.NEQ():
@@ -97,10 +98,7 @@ def _call(node: exp.Anonymous) -> str:
     name = node.name.lower()
     if name == "count" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
         return "count(1)"
-    arguments = [_text(item) for item in node.expressions]
-    if arguments and isinstance(node.expressions[0], exp.Distinct):
-        return f"{name}({', '.join(arguments)})"
-    return f"{name}({', '.join(arguments)})"
+    return f"{name}({', '.join(_text(item) for item in node.expressions)})"
 
 
 def _case(node: exp.Case) -> str:
@@ -115,7 +113,7 @@ def _case(node: exp.Case) -> str:
     return text + (f" ELSE {_text(default)}" if default is not None else "") + " END"
 
 
-def _unquoted(node: exp.Expression) -> exp.Expression:
+def _unquoted(node: exp.Expr) -> exp.Expr:
     copy = node.copy()
     for identifier in copy.find_all(exp.Identifier):
         identifier.set("quoted", False)

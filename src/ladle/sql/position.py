@@ -19,7 +19,7 @@ class Source:
         before = self.text[:offset]
         return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
-    def of(self, node: exp.Expression | None) -> Position | None:
+    def of(self, node: exp.Expr | None) -> Position | None:
         """The first token known of a node; sqlglot keeps offsets for identifiers, literals, calls and stars."""
         if node is None:
             return None

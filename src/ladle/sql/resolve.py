@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from ladle.errors import SqlError, Unsupported
-from ladle.sql.scopes import SCAN, Scope, parts_of
+from ladle.sql.naming import output_name
+from ladle.sql.scopes import NAME, SCAN, Scope, parts_of
 
 NOW = "now"
 
-AGGREGATES = frozenset(
-    """any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or
+_AGGREGATES_TEXT = """
+    any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or
     collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every first first_value grouping
     grouping_id histogram_numeric kurtosis last last_value listagg max max_by mean median min min_by mode percentile
     percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
     regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop
-    var_samp variance""".split()
-)
+    var_samp variance
+"""
+AGGREGATES = frozenset(_AGGREGATES_TEXT.split())
 
 # Calls whose first argument is the name of a unit, not a column.
 _UNIT_FIRST = {"dateadd", "date_add", "timestampadd", "datediff", "date_diff", "timestampdiff"}
@@ -64,9 +66,7 @@ def bind_expression(
     return result
 
 
-def _bind_node(
-    node: exp.Expression, scope: Scope, bind_query: BindQuery, aliases: Aliases
-) -> exp.Expression | None:
+def _bind_node(node: exp.Expression, scope: Scope, bind_query: BindQuery, aliases: Aliases) -> exp.Expression | None:
     """What stands for a node; None to look at its children."""
     match node:
         case exp.Query():
@@ -80,8 +80,11 @@ def _bind_node(
         case exp.Placeholder() if node.meta.get(NOW):
             return node
         case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
-            raise SqlError("Parameters have no place in a query's text.", hint="write the value itself",
-                           position=scope.source.of(node))
+            raise SqlError(
+                "Parameters have no place in a query's text.",
+                hint="write the value itself",
+                position=scope.source.of(node),
+            )
         case exp.Star() if not isinstance(node.parent, exp.Anonymous):
             raise SqlError("A star can't stand here.", hint="name the columns", position=scope.source.of(node))
     return None
@@ -92,9 +95,9 @@ def _bind_column(node: exp.Column, scope: Scope, aliases: Aliases) -> exp.Expres
     name = parts[0].name.lower()
     alias = aliases.expressions.get(name)
     local = scope.lookup(parts) if alias is None or not aliases.first else None
-    if alias is not None and local is not None and aliases.grouped is not None:
-        if local not in aliases.grouped and not _in_aggregate(node):
-            local = None
+    hidden = alias is not None and aliases.grouped is not None and local not in aliases.grouped
+    if hidden and not _in_aggregate(node):
+        local = None
     if local is not None:
         return local
     if alias is not None:
@@ -121,12 +124,13 @@ def fix_now(tree: exp.Expression) -> exp.Expression:
     holder = exp.Tuple(expressions=[tree])
     for node in list(tree.walk()):
         if (fixed := _clock_call(node)) is not None:
+            fixed.meta[NAME] = output_name(node)
             node.replace(fixed)
     result: exp.Expression = holder.expressions[0].pop()
     return result
 
 
-def _clock_call(node: exp.Expression) -> exp.Expression | None:
+def _clock_call(node: exp.Expr) -> exp.Expression | None:
     match node:
         case exp.CurrentTimestamp():
             return now_parameter()
@@ -165,7 +169,8 @@ def _expand_arguments(node: exp.Anonymous, scope: Scope) -> None:
         names = node.name.lower() == "struct"
         for name, column in star_columns(argument, scope):
             reference = exp.column(
-                exp.to_identifier(column.name, quoted=True), table=exp.to_identifier(column.text("table"), quoted=True)
+                exp.to_identifier(column.name, quoted=True),
+                table=exp.to_identifier(column.text("table"), quoted=True),
             )
             alias = exp.to_identifier(name, quoted=True)
             arguments.append(exp.Alias(this=reference, alias=alias) if names else reference)
@@ -182,7 +187,7 @@ def star_columns(node: exp.Expression, scope: Scope) -> list[tuple[str, exp.Expr
         relation = scope.relation(qualifier)
         if relation is None:
             raise scope.unknown_column([*qualifier, exp.to_identifier("*")])
-        columns = [(item.name, relation.column(item)) for item in relation.fields]
+        columns: list[tuple[str, exp.Expression]] = [(item.name, relation.column(item)) for item in relation.fields]
     else:
         if not scope.relations:
             raise SqlError("SELECT * needs a FROM.", position=scope.source.of(node))
@@ -205,7 +210,7 @@ def _in_aggregate(node: exp.Expression) -> bool:
     return False
 
 
-def is_aggregate_call(node: exp.Expression) -> bool:
+def is_aggregate_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
 
 

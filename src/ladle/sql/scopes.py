@@ -1,7 +1,7 @@
 """Names in scope: which relation and column an identifier means, by Spark's rules.
 
-Names are compared without case. A scope holds the relations of one FROM clause; a subquery's scope has its outer query's
-as parent, so that correlated columns are found there.
+Names are compared without case. A scope holds the relations of one FROM clause; a subquery's scope has its outer
+query's as parent, so that correlated columns are found there.
 """
 
 from __future__ import annotations

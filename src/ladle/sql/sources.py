@@ -17,12 +17,12 @@ from ladle.plan import TimeWindow, Window
 from ladle.schema import ARRIVAL, StreamSchema
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.dialect import BRACKET, SelectDraft
-from ladle.sql.parse import draft, only_chunk
-from ladle.sql.resolve import BindQuery, bind_expression
+from ladle.sql.resolve import BindQuery, bind_expression, fix_now
 from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Scope
+from ladle.sql.script import draft, only_chunk
 
 if TYPE_CHECKING:
-    from ladle.sql.bind import Binder
+    from ladle.sql.binder import Binder
 
 QUARANTINE = "quarantine"
 
@@ -35,7 +35,18 @@ _TABLE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "posexplode": ("pos", "col"),
     "posexplode_outer": ("pos", "col"),
 }
-_TABLE_EXTRAS = ("pivots", "sample", "version", "when", "changes", "hints", "partition", "only", "joins", "ordinality")
+_TABLE_EXTRAS = (
+    "pivots",
+    "sample",
+    "version",
+    "when",
+    "changes",
+    "hints",
+    "partition",
+    "only",
+    "joins",
+    "ordinality",
+)
 
 
 def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> None:
@@ -62,8 +73,11 @@ def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: A
             return _bind_values(binder, node, scope, around)
         case exp.Lateral():
             return _bind_lateral(binder, node, scope, around)
-    raise Unsupported("This can't stand in FROM.", hint="name a stream, a query, or a subquery",
-                      position=binder.source.of(node))
+    raise Unsupported(
+        "This can't stand in FROM.",
+        hint="name a stream, a query, or a subquery",
+        position=binder.source.of(node),
+    )
 
 
 def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -> Relation:
@@ -134,21 +148,24 @@ def _inline(
     parsed = draft(only_chunk(text))
     assert isinstance(parsed, SelectDraft)
     try:
-        tree, fields = binder.inlined(text).query(parsed.query.tree, Around())
+        tree, fields = binder.inlined(text).query(fix_now(parsed.query.tree), Around())
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
-def _bind_subquery(binder: Binder, node: exp.Expression, subquery: exp.Subquery, scope: Scope, around: Around) -> Relation:
+def _bind_subquery(
+    binder: Binder, node: exp.Expression, subquery: exp.Subquery, scope: Scope, around: Around
+) -> Relation:
     """`(query) AS t(a, b)`; `node` is the subquery or the LATERAL around it, which then has the alias."""
     alias_node = node.args.get("alias")
     if alias_node is not None:
         _no_bracket(binder, alias_node.meta.get(BRACKET), "a subquery")
     for key in ("pivots", "sample", "joins"):
         if subquery.args.get(key):
-            raise Unsupported(f"{key.upper().rstrip('S')} is not part of Ladle's SQL.",
-                              position=binder.source.of(subquery))
+            raise Unsupported(
+                f"{key.upper().rstrip('S')} is not part of Ladle's SQL.", position=binder.source.of(subquery)
+            )
     wanted = node.alias or "_q"
     alias = scope.alias_for(wanted)
     subquery.set("alias", None)
@@ -173,8 +190,10 @@ def _bind_values(binder: Binder, node: exp.Values, scope: Scope, around: Around)
     width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
     for row in rows:
         if (len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width:
-            raise SqlError(f"Every row of VALUES must have {width} values, as the first has.",
-                           position=binder.source.of(row))
+            raise SqlError(
+                f"Every row of VALUES must have {width} values, as the first has.",
+                position=binder.source.of(row),
+            )
         bind_expression(row, Scope(binder.source, around.parent), _bind_inner(binder, around))
     wanted = node.alias or "_v"
     alias = scope.alias_for(wanted)
@@ -188,13 +207,13 @@ def _bind_values(binder: Binder, node: exp.Values, scope: Scope, around: Around)
 
 
 def _bind_table_function(
-    binder: Binder, node: exp.Expression, call: exp.Expression, scope: Scope, around: Around
+    binder: Binder, node: exp.Expression, call: exp.Expr, scope: Scope, around: Around
 ) -> Relation:
     name = call.name.lower()
     if not isinstance(call, exp.Anonymous) or name not in _TABLE_FUNCTIONS:
         known = ", ".join(_TABLE_FUNCTIONS)
         raise UnknownName(
-            f"'{call.name or call.sql_name().lower()}' is not a function that can stand in FROM. Functions: {known}.",
+            f"'{call.name or call.key}' is not a function that can stand in FROM. Functions: {known}.",
             hint="FROM reads streams and queries; files and other tables are attached to a stream first",
             position=binder.source.of(call),
         )
@@ -210,7 +229,7 @@ def _bind_table_function(
         raise SqlError("Name the columns with AS.", position=binder.source.of(node))
     if columns:
         # explode of a map makes key and value
-        if len(columns) != len(fields) and not (name.endswith("explode") or name.endswith("_outer")):
+        if len(columns) != len(fields) and "explode" not in name:
             _named(binder, fields, columns, wanted, node)
         fields = tuple(Field(column.name, column.name) for column in columns)
     node.set("alias", _table_alias(alias, fields))
@@ -227,7 +246,11 @@ def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope, around: Aroun
 def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
     method = (join.args.get("method") or "").upper()
-    if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or join.args.get("pivots"):
+    if (
+        method not in ("", "NATURAL")
+        or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
+        or join.args.get("pivots")
+    ):
         raise Unsupported("This kind of join is not part of Ladle's SQL.", position=binder.source.of(join))
     relation = _bind_relation(binder, join.this, scope, around)
     before = list(scope.relations)
@@ -290,8 +313,10 @@ def _named(
     binder: Binder, fields: tuple[Field, ...], columns: list[exp.Expression], name: str, node: exp.Expression
 ) -> tuple[Field, ...]:
     if len(columns) != len(fields):
-        raise SqlError(f"'{name}' names {len(columns)} columns, but there are {len(fields)}.",
-                       position=binder.source.of(node))
+        raise SqlError(
+            f"'{name}' names {len(columns)} columns, but there are {len(fields)}.",
+            position=binder.source.of(node),
+        )
     return tuple(Field(column.name, item.column) for column, item in zip(columns, fields, strict=True))
 
 

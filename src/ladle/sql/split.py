@@ -1,7 +1,7 @@
 """The split of WHERE (PSoup section 3.2): boolean factors that go to the standing part, and what stays in the residual.
 
-WHERE is brought to conjunctive normal form. A conjunct over the columns of one scan that DuckDB evaluates as Spark would
-becomes a factor of that scan's block, under a canonical text, so that equal predicates of many queries are one factor.
+WHERE is brought to conjunctive normal form. A conjunct over the columns of one scan that DuckDB evaluates as Spark
+would becomes a factor of that scan's block, under a canonical text: equal predicates of many queries are one factor.
 
 A factor that may raise keeps SQL's guard: in `b <> 0 AND a / b > 1` the second is pushed as
 `CASE WHEN b <> 0 THEN a / b > 1 ELSE FALSE END`, and only when all before it are pushed too.
@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
-from sqlglot import parse_one as parse_spark
 
 from ladle.plan import Factor
 from ladle.sql.conform import NotConformant, translate_factor
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 CLAUSES_MAX = 16
 """A conjunct whose normal form has more clauses than this is kept whole."""
 
-_FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {
+_FLIPPED: dict[type[exp.Expr], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
     exp.NullSafeEQ: exp.NullSafeEQ,
@@ -39,7 +38,7 @@ _FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-_NEGATED: dict[type[exp.Expression], type[exp.Expression]] = {
+_NEGATED: dict[type[exp.Expr], type[exp.Expression]] = {
     exp.EQ: exp.NEQ,
     exp.NEQ: exp.EQ,
     exp.LT: exp.GTE,
@@ -104,7 +103,7 @@ def _owner(conjunct: exp.Expression, pushable: dict[int, ScanDraft]) -> ScanDraf
 
 
 def _candidates(conjunct: exp.Expression, owner: ScanDraft) -> list[_Candidate] | None:
-    """The factors that a conjunct becomes: its clauses when none may raise, else the conjunct whole; None: not at all."""
+    """The factors that a conjunct becomes: its clauses when none may raise, else the conjunct whole; or None."""
     clauses = _clauses(conjunct)
     if len(clauses) > 1:
         found = [_candidate(clause, owner) for clause in clauses]
@@ -120,9 +119,7 @@ def _candidate(tree: exp.Expression, owner: ScanDraft) -> _Candidate | None:
     canonical = canonical_factor(tree)
     text = canonical.sql(DIALECT)
     try:
-        types = {field.name: field.type for field in schema}
-        typed = parse_spark(f"SELECT {text}", read="spark").expressions[0]
-        translated = translate_factor(typed, types)
+        translated = translate_factor(canonical.copy(), {field.name: field.type for field in schema})
     except NotConformant:
         return None
     used = {column.name for column in canonical.find_all(exp.Column)}
@@ -181,14 +178,14 @@ def _negation(node: exp.Not) -> list[exp.Expression]:
         case exp.Or():
             return [clause for part in _disjuncts(inner) for clause in _clauses(exp.not_(part))]
         case exp.And():
-            return _clauses(exp.or_(*(exp.not_(part) for part in _conjuncts(inner))))
+            return _clauses(_or([exp.not_(part) for part in _conjuncts(inner)]))
         case _ if type(inner) in _NEGATED:
             return [_NEGATED[type(inner)](this=inner.this.copy(), expression=inner.expression.copy())]
     return [node]
 
 
-def _or(parts: Sequence[exp.Expression]) -> exp.Expression:
-    return exp.or_(*parts) if len(parts) > 1 else parts[0]
+def _or(parts: Sequence[exp.Expr]) -> exp.Expression:
+    return cast(exp.Expression, exp.or_(*parts) if len(parts) > 1 else parts[0])
 
 
 def _disjuncts(node: exp.Expression) -> list[exp.Expression]:

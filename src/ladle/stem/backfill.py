@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ladle.archive.files import MissingFile
 from ladle.archive.segments import read_file
 from ladle.stem.query_stem import load_stem
 from ladle.stem.results import ResultsBuilder
@@ -31,7 +32,7 @@ def run_backfill(task: BackfillTask) -> dict[int, tuple[str, bool]]:
     builder = ResultsBuilder()
     try:
         segments = read_file(task.path, columns or task.schema.names[:1], task.schema)
-    except FileNotFoundError:
+    except MissingFile:
         # Compacted or expired since the job was planned: nothing is left to cover.
         return failures
     for number, segment in enumerate(segments):

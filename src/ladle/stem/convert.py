@@ -1,7 +1,7 @@
 """Values into a stream's types, column by column. What does not fit is told row by row; the rest goes on.
 
-A conversion is allowed when it can't change the meaning: numbers into wider or exactly fitting numbers, text into what it
-spells, dates into timestamps, naive timestamps as UTC. Anything else is refused by type, before a row is looked at.
+A conversion is allowed when it can't change the meaning: numbers into wider or exactly fitting numbers, text into what
+it spells, dates into timestamps, naive timestamps as UTC. Anything else is refused by type, before a row is looked at.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _parse_timestamps(array: pa.Array, target: pa.DataType) -> pa.Array:
     zoned = pc.match_substring_regex(array, r"[0-9][0-9]:[0-9][0-9].*([zZ]|[+-][0-9:]+)$")
     if not pc.any(zoned).as_py():
         return array.cast(pa.timestamp("ns") if _sub_microsecond(array) else TIMESTAMP_NTZ).cast(target, safe=False)
-    if pc.all(pc.fill_null(zoned, True)).as_py():  # noqa: FBT003
+    if pc.all(pc.fill_null(zoned, True)).as_py():
         return array.cast(TIMESTAMP).cast(target)
     # Both kinds in one column: each with its own reading.
     instants = pc.if_else(zoned, array, None).cast(TIMESTAMP)
@@ -136,7 +136,7 @@ def _sub_microsecond(array: pa.Array) -> bool:
 
 def _floats_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     """By the shortest text that spells the float, as people mean it: 0.1 is 0.1."""
-    if not pc.all(pc.fill_null(pc.is_finite(array), True)).as_py():  # noqa: FBT003
+    if not pc.all(pc.fill_null(pc.is_finite(array), True)).as_py():
         raise pa.ArrowInvalid("not finite")
     return array.cast(pa.string()).cast(target)
 

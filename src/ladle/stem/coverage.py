@@ -1,7 +1,7 @@
 """Coverage: which results files exist for a stream's data files.
 
-An index over a directory of derived files, and nothing more: it may be emptied or deleted under us at any moment. What it
-does not find, or can't read, is uncovered, and the reader computes it.
+An index over a directory of derived files, and nothing more: it may be emptied or deleted under us at any moment. What
+it does not find, or can't read, is uncovered, and the reader computes it.
 """
 
 from __future__ import annotations

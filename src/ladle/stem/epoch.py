@@ -8,6 +8,7 @@ function runs in a Spark task, in compaction and in tests without a JVM.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
         tuples, task.archive, f"{name}.parquet", task.schema, stem, task.results, task.segment_rows_max,
         task.factor_seconds_max,
     )  # fmt: skip
-    quarantined = _write_quarantine(task, f"{name}.parquet", rejected)
+    # File names are unique in a warehouse; a cache may know a file by its name alone.
+    quarantined = _write_quarantine(task, f"{name}-quarantine.parquet", rejected)
     return Manifest(partition, as_files(written), as_files(quarantined), failures)
 
 
@@ -111,11 +113,9 @@ def write_probed(
         writer.abort()
         raise
     if written is not None:
-        try:
+        # Results are derived: without them the segment is uncovered, and the epoch goes on.
+        with suppress(OSError):
             builder.write(results, name)
-        except OSError:
-            # Results are derived: without them the segment is uncovered, and the epoch goes on.
-            pass
     return written, failures
 
 
@@ -142,9 +142,7 @@ def as_files(written: WrittenFile | None) -> tuple[DataFile, ...]:
     return (DataFile(written.name, written.bytes, 0, 0, 0, written.segments),)
 
 
-def _tuples(
-    intake: Intake, batches: Iterable[pa.RecordBatch | pa.Table], rejected: Rejected
-) -> Iterator[pa.Table]:
+def _tuples(intake: Intake, batches: Iterable[pa.RecordBatch | pa.Table], rejected: Rejected) -> Iterator[pa.Table]:
     for batch in batches:
         good, bad = intake.split(batch)
         rejected.extend(bad)
@@ -165,8 +163,6 @@ def _write_quarantine(task: EpochTask, name: str, rejected: Rejected) -> Written
         ],
         schema=schema.arrow,
     )
-    writer = SegmentWriter(
-        task.quarantine, name, schema.arrow, schema.timestamp_column, rows_max=task.segment_rows_max
-    )
+    writer = SegmentWriter(task.quarantine, name, schema.arrow, schema.timestamp_column, rows_max=task.segment_rows_max)
     writer.add(table)
     return writer.finish()

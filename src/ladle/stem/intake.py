@@ -1,7 +1,7 @@
 """The door of a stream: batches in, tuples of the stream's schema out, and what can't be one with the reason.
 
-Nothing is dropped in silence: a row whose values don't fit, whose time is NULL, too far ahead of the clock or older than
-the stream's retention goes to the quarantine as JSON text beside the reason.
+Nothing is dropped in silence: a row whose values don't fit, whose time is NULL, too far ahead of the clock or older
+than the stream's retention goes to the quarantine as JSON text beside the reason.
 """
 
 from __future__ import annotations
@@ -153,15 +153,15 @@ def with_rejections(table: pa.Table, rejected: Mapping[int, tuple[str, str]]) ->
     return table.append_column(RAW, pa.array(raws, pa.string()))
 
 
-def _lowered(
-    row: Mapping[str, Any], number: int, known: Mapping[str, str], reasons: dict[int, str]
-) -> dict[str, Any]:
+def _lowered(row: Mapping[str, Any], number: int, known: Mapping[str, str], reasons: dict[int, str]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise TypeMismatch(f"Row {number} is a {type(row).__name__}, not a dictionary of column names to values.")
     lowered = {str(key).lower(): value for key, value in row.items()}
     extra = [str(key) for key in row if str(key).lower() not in known]
     if extra:
-        reasons[number] = f"unknown column {', '.join(repr(key) for key in extra)}; columns: {', '.join(known.values())}"
+        reasons[number] = (
+            f"unknown column {', '.join(repr(key) for key in extra)}; columns: {', '.join(known.values())}"
+        )
     return lowered
 
 
@@ -196,7 +196,7 @@ def _text(value: Any) -> str:
 
 def _rows(mask: pa.Array | pa.ChunkedArray) -> list[int]:
     array = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-    rows: list[int] = np.flatnonzero(array.fill_null(False).to_numpy(zero_copy_only=False)).tolist()  # noqa: FBT003
+    rows: list[int] = np.flatnonzero(array.fill_null(False).to_numpy(zero_copy_only=False)).tolist()
     return rows
 
 

@@ -1,7 +1,7 @@
 """The Query SteM (PSoup section 4.2.2): all blocks that stand on one stream, probed by chunks of tuples.
 
-Distinct factors are evaluated once per chunk; a block's matches are the AND of its factors. A factor that raises or does
-not end leaves its blocks out of the answer, which makes them uncovered there and nothing else.
+Distinct factors are evaluated once per chunk; a block's matches are the AND of its factors. A factor that raises or
+does not end leaves its blocks out of the answer, which makes them uncovered there and nothing else.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from re import ASCII, compile
 import pyarrow as pa
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
-from ladle.sql.typing import (
+from ladle.sql.conformant.typing import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -199,6 +199,8 @@ def _fold(value: Typed, target: pa.DataType) -> Typed | None:
         bits = target.bit_width - 1
         if -(1 << bits) <= constant < 1 << bits:
             return literal(constant, target)
+    if isinstance(constant, int) and not isinstance(constant, bool) and target == DOUBLE and abs(constant) < 1 << 53:
+        return Typed(f"CAST('{constant}' AS DOUBLE)", DOUBLE, constant=constant)
     return None
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
-from ladle.sql.casts import DECIMALS, MOMENTS, cast
-from ladle.sql.typing import (
+from ladle.sql.conformant.casts import DECIMALS, MOMENTS, cast
+from ladle.sql.conformant.typing import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -58,7 +58,7 @@ class Entry:
     result: Result
     duckdb: str | Callable[[Arguments, pa.DataType], str]
     spark: str = ""
-    may_raise: bool = False
+    may_raise: bool | Callable[[Arguments], bool] = False
     coerce: Callable[[Arguments], Arguments] | None = None
     variadic: bool = False
     """The last parameter repeats."""
@@ -91,7 +91,8 @@ class Entry:
         sql = self.duckdb(given, type_) if callable(self.duckdb) else self.duckdb
         if self.aggregate or not callable(self.duckdb):
             sql = sql.format(*(a.sql for a in given), all=", ".join(a.sql for a in given), distinct=distinct, tail=tail)
-        return Typed(sql, type_, self.may_raise or any(a.may_raise for a in given))
+        raises = self.may_raise(given) if callable(self.may_raise) else self.may_raise
+        return Typed(sql, type_, raises or any(a.may_raise for a in given))
 
 
 def call(entries: Sequence[Entry], name: str, arguments: Arguments) -> Typed:

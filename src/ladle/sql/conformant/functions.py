@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ladle.sql.casts import DECIMALS, cast, raising, scaled, unscaled
-from ladle.sql.entries import (
+from ladle.sql.conformant.casts import DECIMALS, cast, raising, scaled, unscaled
+from ladle.sql.conformant.entries import (
     ANY_TYPES,
     Any,
     Arguments,
@@ -25,11 +25,11 @@ from ladle.sql.entries import (
     Param,
     first_type,
 )
-from ladle.sql.functions_aggregate import AGGREGATES
-from ladle.sql.functions_math import MATH
-from ladle.sql.functions_string import STRINGS
-from ladle.sql.functions_time import TIMES
-from ladle.sql.typing import (
+from ladle.sql.conformant.list_aggregate import AGGREGATES
+from ladle.sql.conformant.list_math import MATH
+from ladle.sql.conformant.list_string import STRINGS
+from ladle.sql.conformant.list_time import TIMES
+from ladle.sql.conformant.typing import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
@@ -113,9 +113,15 @@ def _arithmetic(symbol: str) -> tuple[Entry, ...]:
     )
 
 
+def _may_be_zero(arguments: Arguments) -> bool:
+    return not arguments[1].constant
+
+
 def _checked(arguments: Arguments, sql: str, message: str, type_: pa.DataType) -> str:
     """NULL beats a zero divisor, as in Spark."""
     a, b = arguments
+    if not _may_be_zero(arguments):
+        return sql
     return f"(CASE WHEN {b.sql} = 0 AND {a.sql} IS NOT NULL THEN {raising(message, type_)} ELSE {sql} END)"
 
 
@@ -162,9 +168,9 @@ OPERATORS: tuple[Entry, ...] = (
     *_arithmetic("+"),
     *_arithmetic("-"),
     *_arithmetic("*"),
-    Entry("/", (Integral, Integral), DOUBLE, _divide, "({0} / {1})", may_raise=True, coerce=_doubles),
-    Entry("/", (Fraction, Number), DOUBLE, _divide, "({0} / {1})", may_raise=True, coerce=_doubles),
-    Entry("/", (Number, Fraction), DOUBLE, _divide, "({0} / {1})", may_raise=True, coerce=_doubles),
+    Entry("/", (Integral, Integral), DOUBLE, _divide, "({0} / {1})", may_raise=_may_be_zero, coerce=_doubles),
+    Entry("/", (Fraction, Number), DOUBLE, _divide, "({0} / {1})", may_raise=_may_be_zero, coerce=_doubles),
+    Entry("/", (Number, Fraction), DOUBLE, _divide, "({0} / {1})", may_raise=_may_be_zero, coerce=_doubles),
     Entry(
         "/",
         (Exact, Exact),
@@ -174,9 +180,9 @@ OPERATORS: tuple[Entry, ...] = (
         may_raise=True,
         coerce=_as_decimals,
     ),
-    Entry("%", (Integral, Integral), first_type, _remainder, "({0} % {1})", may_raise=True, coerce=widened),
-    Entry("%", (Fraction, Number), first_type, _remainder, "({0} % {1})", may_raise=True, coerce=widened),
-    Entry("%", (Number, Fraction), first_type, _remainder, "({0} % {1})", may_raise=True, coerce=widened),
+    Entry("%", (Integral, Integral), first_type, _remainder, "({0} % {1})", may_raise=_may_be_zero, coerce=widened),
+    Entry("%", (Fraction, Number), first_type, _remainder, "({0} % {1})", may_raise=_may_be_zero, coerce=widened),
+    Entry("%", (Number, Fraction), first_type, _remainder, "({0} % {1})", may_raise=_may_be_zero, coerce=widened),
     Entry(
         "div",
         (Integral, Integral),

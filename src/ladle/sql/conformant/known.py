@@ -6,13 +6,14 @@ those whose value is not determined by the rows: an answer must be the same when
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
 from sqlglot import exp
 
-from ladle.errors import Unsupported, unknown
-from ladle.sql.datatypes import position_of
+from ladle.errors import Position, UnknownName, Unsupported
+from ladle.sql.conformant.datatypes import position_of
 
 _REACHES_OUT = frozenset(
     """reflect java_method try_reflect input_file_name input_file_block_start input_file_block_length python_worker_logs
@@ -24,6 +25,9 @@ _UNDETERMINED = frozenset(
     """rand randn random randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id""".split()
 )
 _WALL_CLOCK = frozenset("current_timestamp now current_date curdate current_time localtimestamp localtime".split())
+
+_GRAMMAR = frozenset("timestampadd timestampdiff try_cast".split())
+"""Calls that Spark's grammar knows and `SHOW FUNCTIONS` does not list."""
 
 _SYNTAX: tuple[type[exp.Expression], ...] = (
     exp.And,
@@ -50,8 +54,8 @@ _SYNTAX: tuple[type[exp.Expression], ...] = (
 @cache
 def known_functions() -> frozenset[str]:
     """Names of functions that Spark may run for a query."""
-    text = files("ladle.sql").joinpath("known_functions.txt").read_text(encoding="utf-8")
-    return frozenset(text.split()) - _REACHES_OUT - _UNDETERMINED - _WALL_CLOCK
+    text = files("ladle.sql.conformant").joinpath("known_functions.txt").read_text(encoding="utf-8")
+    return (frozenset(text.split()) | _GRAMMAR) - _REACHES_OUT - _UNDETERMINED - _WALL_CLOCK
 
 
 def check_functions(tree: exp.Expression) -> None:
@@ -63,7 +67,15 @@ def check_functions(tree: exp.Expression) -> None:
             name, why, hint = refused
             raise Unsupported(f"Function '{name}' {why}", hint=hint, position=position_of(node))
         if not isinstance(node, _SYNTAX) and not names & known_functions():
-            raise unknown("function", _written(node), known_functions(), position=position_of(node))
+            raise _unknown(_written(node), position_of(node))
+
+
+def _unknown(name: str, position: Position | None) -> UnknownName:
+    # Spark has over five hundred functions: only those that look like the name help.
+    near = get_close_matches(name, sorted(known_functions()), n=5)
+    listed = f" Near ones: {', '.join(near)}." if near else " Functions are those of Spark SQL 4.3."
+    hint = f"did you mean '{near[0]}'?" if near else None
+    return UnknownName(f"Function '{name}' not found.{listed}", hint=hint, position=position)
 
 
 def _refusal(names: frozenset[str]) -> tuple[str, str, str | None] | None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
 
-from ladle.sql.casts import cast, is_ordered
-from ladle.sql.expressions import Scope, expression, normalized
-from ladle.sql.functions import BY_NAME
-from ladle.sql.nodes import CALLS
-from ladle.sql.typing import DATE, INT, NotConformant, Typed, common_type, is_integral
+from ladle.sql.conformant.casts import cast, is_ordered
+from ladle.sql.conformant.expressions import expression, normalized
+from ladle.sql.conformant.functions import BY_NAME
+from ladle.sql.conformant.nodes import Call, call_of
+from ladle.sql.conformant.scope import Scope
+from ladle.sql.conformant.typing import INT, NotConformant, Typed, common_type
 
-_RANKS: Mapping[type[exp.Expression], str] = {
-    exp.RowNumber: "row_number",
-    exp.Rank: "rank",
-    exp.DenseRank: "dense_rank",
-}
-_SHIFTS: Mapping[type[exp.Expression], str] = {exp.Lag: "lag", exp.Lead: "lead"}
+_RANKS = frozenset(("row_number", "rank", "dense_rank"))
+_SHIFTS = frozenset(("lag", "lead"))
 
 Aggregate = Callable[..., Typed]
 
@@ -40,16 +37,17 @@ def window(node: exp.Window, scope: Scope, aggregate: Aggregate) -> Typed:
     filter_ = None
     if isinstance(inner, exp.Filter):
         inner, filter_ = inner.this, inner.expression.this
-    if type(inner) in _RANKS and not inner.expressions:
-        if spec.args.get("order") is None:
-            raise NotConformant(f"{_RANKS[type(inner)]} without ORDER BY")
-        return Typed(f"CAST({_RANKS[type(inner)]}(){tail} AS INTEGER)", INT, raises)
-    if type(inner) in _SHIFTS:
-        return _shift(_SHIFTS[type(inner)], inner, scope, tail, raises)
-    maker = CALLS.get(type(inner))
-    called = maker(inner) if maker else None
-    if called is None or called.name not in BY_NAME or not BY_NAME[called.name][0].aggregate:
+    called = call_of(inner)
+    if called is None:
         raise NotConformant(f"{inner.sql(dialect='spark')[:40]} OVER is not proven equal in DuckDB")
+    if called.name in _RANKS and not called.arguments:
+        if spec.args.get("order") is None:
+            raise NotConformant(f"{called.name} without ORDER BY")
+        return Typed(f"CAST({called.name}(){tail} AS INTEGER)", INT, raises)
+    if called.name in _SHIFTS:
+        return _shift(called, scope, tail, raises)
+    if called.name not in BY_NAME or not BY_NAME[called.name][0].aggregate:
+        raise NotConformant(f"{called.name} OVER is not proven equal in DuckDB")
     found = aggregate(called, scope, tail=tail, filter_=filter_)
     return replace(found, may_raise=found.may_raise or raises)
 
@@ -99,25 +97,22 @@ def _bound(value: object, side: object, kind: str, keys: list[Typed]) -> str:
     raise NotConformant("a frame of this kind is not proven equal in DuckDB")
 
 
-def _shift(name: str, node: exp.Expression, scope: Scope, tail: str, raises: bool) -> Typed:
-    if "BETWEEN" in tail or "ORDER BY" not in tail or node.args.get("ignore_nulls"):
-        raise NotConformant(f"{name} with this window is not proven equal in DuckDB")
+def _shift(called: Call, scope: Scope, tail: str, raises: bool) -> Typed:
+    """lag and lead by a constant; a default must have the value's type."""
+    if "BETWEEN" in tail or "ORDER BY" not in tail or not 1 <= len(called.arguments) <= 3:
+        raise NotConformant(f"{called.name} with this window is not proven equal in DuckDB")
     inside = replace(scope, windows=False)
-    value = expression(node.this, inside)
-    offset = node.args.get("offset") or exp.Literal.number(1)
+    value = expression(called.arguments[0], inside)
+    offset = called.arguments[1] if len(called.arguments) > 1 else exp.Literal.number(1)
     if not isinstance(offset, exp.Literal) or offset.is_string or not str(offset.this).isdigit():
-        raise NotConformant(f"{name} by an amount that is not a constant")
-    sql = f"{name}({value.sql}, {offset.this}"
-    default = node.args.get("default")
+        raise NotConformant(f"{called.name} by an amount that is not a constant")
+    sql = f"{called.name}({value.sql}, {offset.this}"
     may_raise = raises or value.may_raise
-    if default is not None:
-        other = expression(default, inside)
+    if len(called.arguments) == 3:
+        other = expression(called.arguments[2], inside)
         if common_type([value, other]) != value.type:
-            raise NotConformant(f"{name} with a default of another type")
+            raise NotConformant(f"{called.name} with a default of another type")
         other = cast(other, value.type)
         sql += f", {other.sql}"
         may_raise = may_raise or other.may_raise
     return Typed(f"{sql}){tail}", value.type, may_raise)
-
-
-__all__ = ["DATE", "direction", "is_integral", "window"]

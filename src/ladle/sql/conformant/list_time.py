@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ladle.sql.entries import DateOrMoment, Entry, Moment
-from ladle.sql.typing import INT
+from ladle.sql.conformant.entries import DateOrMoment, Entry, Moment
+from ladle.sql.conformant.typing import INT
 
 TIMES: tuple[Entry, ...] = (
     *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.errors import SqlError
 from ladle.sql.dialect import DIALECT, Draft, LadleParser
@@ -46,8 +46,8 @@ def statements(text: str) -> list[str]:
 def is_complete(text: str) -> bool:
     """Whether a shell may run what was typed: it ends with a semicolon that is in no string and no comment."""
     try:
-        tokens = _tokens(text)
-    except SqlError:
+        tokens = DIALECT.tokenize(text)
+    except TokenError:
         return False
     return bool(tokens) and tokens[-1].token_type == TokenType.SEMICOLON
 
@@ -93,8 +93,9 @@ def _tokens(text: str) -> list[Token]:
                     position=Source(text).at(offset),
                 ) from None
         if "/*" in text:
-            raise SqlError("A comment has no end.", hint="close it with */",
-                           position=Source(text).at(text.rindex("/*"))) from None
+            raise SqlError(
+                "A comment has no end.", hint="close it with */", position=Source(text).at(text.rindex("/*"))
+            ) from None
         raise SqlError("This text can't be read as SQL.", position=Source(text).at(max(error.start or 0, 0))) from None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ladle.sql.entries import Entry, String, Stringable
-from ladle.sql.typing import BOOLEAN, INT, STRING
+from ladle.sql.conformant.entries import Entry, String, Stringable
+from ladle.sql.conformant.typing import BOOLEAN, INT, STRING
 
 STRINGS: tuple[Entry, ...] = (
     Entry("length", (String,), INT, "CAST(length({0}) AS INTEGER)", "length({0})"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ladle.sql.entries import Any, Boolean, DecimalParam, Entry, Fraction, Integral, Param, first_type
-from ladle.sql.typing import BIGINT, BOOLEAN, DOUBLE, FRACTIONS, INTEGRALS, bounded, duckdb_type
+from ladle.sql.conformant.entries import Any, Boolean, DecimalParam, Entry, Fraction, Integral, Param, first_type
+from ladle.sql.conformant.typing import BIGINT, BOOLEAN, DOUBLE, FRACTIONS, INTEGRALS, bounded, duckdb_type
 
 AGGREGATES: tuple[Entry, ...] = (
     Entry("count", (Any,), BIGINT, "count({distinct}{0}){tail}", "count({0})", aggregate=True, distinct=True),

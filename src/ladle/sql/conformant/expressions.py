@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import TypeMismatch
@@ -65,6 +64,17 @@ def condition(node: exp.Expression, scope: Scope) -> Typed:
     if found.type != BOOLEAN:
         raise NotConformant(f"a condition of type {type_name(found.type)}")
     return found
+
+
+def filtered(node: exp.Expression, scope: Scope) -> Typed:
+    """A condition that keeps rows. A term that may raise is only tried on rows that the terms before it keep, as in
+    Spark; the others also stand alone, so that DuckDB can join and skip by them."""
+    terms = [condition(term, scope) for term in (node.flatten() if isinstance(node, exp.And) else [node])]
+    if not any(term.may_raise for term in terms):
+        return Typed(" AND ".join(term.sql for term in terms), BOOLEAN)
+    steps = " ".join(f"WHEN {term.sql} IS NOT TRUE THEN FALSE" for term in terms)
+    plain = [term.sql for term in terms if not term.may_raise]
+    return Typed(" AND ".join((*plain, f"(CASE {steps} ELSE TRUE END)")), BOOLEAN, may_raise=True)
 
 
 def normalized(value: Typed) -> Typed:
@@ -374,4 +384,4 @@ _RULES: Mapping[type[exp.Expression], Callable[..., Typed]] = {
     exp.Window: _window,
 }
 
-__all__ = ["condition", "expression", "normalized", "pa"]
+__all__ = ["condition", "expression", "filtered", "normalized"]

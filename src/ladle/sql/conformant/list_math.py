@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ladle.sql.entries import Boolean, Entry, Fraction, Integral, first_type
-from ladle.sql.typing import BIGINT, DOUBLE
+from ladle.sql.conformant.entries import Boolean, Entry, Fraction, Integral, first_type
+from ladle.sql.conformant.typing import BIGINT, DOUBLE
 
 MATH: tuple[Entry, ...] = (
     Entry("negative", (Integral,), first_type, "(- {0})", "(- {0})", may_raise=True),

@@ -4,8 +4,8 @@ Every mention of a stream becomes a scan, named `_s0`, `_s1`, ... in the bound t
 BEGIN-END of the nearest query around it. A standing query in FROM is inlined from its text, with its own windows. A CTE
 is bound once, where it is written, so its scans are one however often it is mentioned.
 
-Output names: declared case for columns, written case for aliases, Spark's text for the rest. A name that comes twice gets
-a suffix (`a`, `a_1`): Arrow and Spark would allow the duplicate, DuckDB and most readers of Arrow would not.
+Output names: declared case for columns, written case for aliases, Spark's text for the rest. A name that comes twice
+gets a suffix (`a`, `a_1`): Arrow and Spark would allow the duplicate, DuckDB and most readers of Arrow would not.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sqlglot import exp
 from ladle.errors import SqlError, Unsupported
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
-from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
-from ladle.sql.naming import output_name
 from ladle.sql.names import Names
+from ladle.sql.naming import output_name
 from ladle.sql.position import Source
-from ladle.sql.sources import bind_from
+from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
 from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope
+from ladle.sql.sources import bind_from
 from ladle.sql.split import push_where
 
 _REFUSED = {
@@ -88,8 +88,11 @@ class Binder:
             case exp.SetOperation():
                 return self._set_operation(node, around)
             case exp.Subquery() if isinstance(node.this, exp.Table):
-                raise Unsupported("Joins in parentheses are not part of Ladle's SQL.", hint="write them without",
-                                  position=self.source.of(node))
+                raise Unsupported(
+                    "Joins in parentheses are not part of Ladle's SQL.",
+                    hint="write them without",
+                    position=self.source.of(node),
+                )
             case exp.Subquery() if any(node.args.get(key) for key in ("order", "limit", "offset")):
                 return self.query(_as_select(node), around)
             case exp.Subquery():
@@ -106,8 +109,10 @@ class Binder:
         if with_ is None:
             return around
         if with_.args.get("recursive"):
-            raise Unsupported("Recursive common table expressions are not part of Ladle's SQL.",
-                              position=self.source.of(with_))
+            raise Unsupported(
+                "Recursive common table expressions are not part of Ladle's SQL.",
+                position=self.source.of(with_),
+            )
         ctes = dict(around.ctes)
         for cte in with_.expressions:
             inner = replace(around, parent=None, ctes=ctes)
@@ -131,9 +136,7 @@ class Binder:
         self.cte_names.add(name.lower())
         return name
 
-    def _renamed(
-        self, tree: exp.Expression, fields: tuple[Field, ...], alias: exp.Expression
-    ) -> tuple[Field, ...]:
+    def _renamed(self, tree: exp.Expression, fields: tuple[Field, ...], alias: exp.Expression) -> tuple[Field, ...]:
         """Columns as `t(a, b)` names them: the projections of the query take the names."""
         columns = alias.args.get("columns")
         if not columns:
@@ -173,7 +176,10 @@ class Binder:
             if node.args.get(key) is not None:
                 self._expression(node.args[key], Scope(self.source), around)
         fields = _fields([name for name, _ in projections])
-        node.set("expressions", [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)])
+        node.set(
+            "expressions",
+            [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)],
+        )
         return self._order_select(node, scope, around, projections, fields), fields
 
     def _expression(
@@ -209,7 +215,11 @@ class Binder:
         return bound
 
     def _group(
-        self, node: exp.Select, scope: Scope, around: Around, projections: Sequence[tuple[str, exp.Expression]]
+        self,
+        node: exp.Select,
+        scope: Scope,
+        around: Around,
+        projections: Sequence[tuple[str, exp.Expression]],
     ) -> None:
         named = {name.lower(): tree for name, tree in reversed(projections)}
         group = node.args.get("group")
@@ -237,8 +247,10 @@ class Binder:
     def _at(self, item: exp.Expression, projections: Sequence[tuple[str, exp.Expression]]) -> exp.Expression:
         index = int(item.name)
         if not 1 <= index <= len(projections):
-            raise SqlError(f"There is no column {index}; the SELECT list has {len(projections)}.",
-                           position=self.source.of(item))
+            raise SqlError(
+                f"There is no column {index}; the SELECT list has {len(projections)}.",
+                position=self.source.of(item),
+            )
         return projections[index - 1][1]
 
     # ORDER BY
@@ -403,4 +415,3 @@ def _values_select(node: exp.Values) -> exp.Select:
             select.set(key, value)
     select.set("from_", exp.From(this=node))
     return select
-

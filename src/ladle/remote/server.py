@@ -1,0 +1,99 @@
+"""The writing process's side of the socket in the warehouse: other terminals register, push and ask through it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import socket
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ladle.errors import LadleError
+from ladle.remote import wire
+from ladle.schema import encode_schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ladle.engine import Database
+
+_log = logging.getLogger(__name__)
+
+_CLIENTS_MAX = 64
+
+
+class SocketServer:
+    def __init__(self, database: Database, path: Path) -> None:
+        self._database = database
+        self._path = path
+        self._server = wire.listen(path)
+        self._room = threading.BoundedSemaphore(_CLIENTS_MAX)
+        self._thread = threading.Thread(target=self._accept, name="ladle-socket", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._path.unlink(missing_ok=True)
+        try:
+            self._server.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            _log.debug("the socket was closed already")
+        self._server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            self._room.acquire()
+            threading.Thread(target=self._serve, args=(connection,), name="ladle-client", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                while True:
+                    request, tables = wire.receive(connection)
+                    try:
+                        header, replies = self._run(request, tables)
+                    except LadleError as error:
+                        header, replies = {"error": wire.error_to_json(error)}, []
+                    wire.send(connection, header, replies)
+        except (wire.Disconnected, OSError, ValueError, pa.ArrowInvalid) as error:
+            _log.debug("client gone: %s", error)
+        finally:
+            self._room.release()
+
+    def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+        db = self._database
+        match request["do"]:
+            case "execute":
+                answers = db.execute(request["text"])
+                return {"answers": [wire.answer_to_json(a) for a in answers]}, [a.table for a in answers]
+            case "invoke":
+                now = request["now"] and datetime.fromisoformat(request["now"])
+                answer = db.invoke(request["name"], now=now)
+                return {"answers": [wire.answer_to_json(answer)]}, [answer.table]
+            case "register":
+                db.register_many(request["queries"], materialize=request["materialize"])
+                return {}, []
+            case "unregister":
+                db.unregister(request["name"])
+                return {}, []
+            case "push":
+                return {"epoch": db.push(request["stream"], tables[0], wait=request["wait"])}, []
+            case "explain":
+                return {"text": db.explain(request["text"])}, []
+            case "queries":
+                return {"queries": [[q.name, q.sql, q.materialize] for q in db.queries()]}, []
+            case "streams":
+                streams = db.streams()
+                schemas = [[s.name, encode_schema(s.schema.declared), s.schema.timestamp] for s in streams]
+                counts = [[s.retain_us, s.rows, s.epochs] for s in streams]
+                return {"streams": [[*schema, *count] for schema, count in zip(schemas, counts, strict=True)]}, []
+            case "status":
+                return {"status": dataclasses.asdict(db.status())}, []
+            case other:
+                raise LadleError(f"The running process does not know '{other}'.", hint="restart it with this version")

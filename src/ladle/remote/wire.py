@@ -1,0 +1,145 @@
+"""What goes over the socket: a JSON header, then as many Arrow tables as the header says."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ladle import errors
+from ladle.answer import Answer, ResolvedWindow
+from ladle.errors import LadleError, Position
+
+_LENGTH = struct.Struct("<Q")
+_HEADER_BYTES_MAX = 64 << 20
+_PATH_BYTES_MAX = 100
+"""A Unix socket's address holds 108 bytes."""
+
+
+class Disconnected(Exception):
+    """The other side is gone."""
+
+
+def send(connection: socket.socket, header: dict[str, Any], tables: list[pa.Table] | None = None) -> None:
+    payloads = [_encode(table) for table in tables or []]
+    body = json.dumps({**header, "payloads": [payload.size for payload in payloads]}, default=str).encode()
+    connection.sendall(_LENGTH.pack(len(body)) + body)
+    for payload in payloads:
+        connection.sendall(memoryview(payload))
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[pa.Table]]:
+    (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
+    if length > _HEADER_BYTES_MAX:
+        raise Disconnected("not one of ours")
+    header: dict[str, Any] = json.loads(_read(connection, length))
+    tables = [pa.ipc.open_stream(_read(connection, size)).read_all() for size in header.pop("payloads")]
+    return header, tables
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket that only this user's processes can reach."""
+    path.unlink(missing_ok=True)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _Address(path) as address:
+        server.bind(address)
+    path.chmod(0o600)
+    server.listen(64)
+    return server
+
+
+def dial(path: Path, timeout_seconds: float | None = None) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(timeout_seconds)
+    try:
+        with _Address(path) as address:
+            client.connect(address)
+    except OSError:
+        client.close()
+        raise
+    client.settimeout(None)
+    return client
+
+
+class _Address:
+    """The path as a socket address; a long one is reached through a descriptor of its directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._directory: int | None = None
+
+    def __enter__(self) -> str:
+        text = str(self._path)
+        if len(os.fsencode(text)) <= _PATH_BYTES_MAX:
+            return text
+        self._directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._directory}/{self._path.name}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._directory is not None:
+            os.close(self._directory)
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    return {
+        "epoch": answer.epoch,
+        "now": answer.now.isoformat(),
+        "seconds": answer.seconds,
+        "message": answer.message,
+        "windows": [
+            [w.stream, w.begin and w.begin.isoformat(), w.end and w.end.isoformat(), w.rows] for w in answer.windows
+        ],
+    }
+
+
+def answer_from_json(value: dict[str, Any], table: pa.Table) -> Answer:
+    windows = tuple(
+        ResolvedWindow(stream, begin and datetime.fromisoformat(begin), end and datetime.fromisoformat(end), rows)
+        for stream, begin, end, rows in value["windows"]
+    )
+    now = datetime.fromisoformat(value["now"])
+    return Answer(table, value["epoch"], now, windows, value["seconds"], value["message"])
+
+
+def error_to_json(error: LadleError) -> dict[str, Any]:
+    position = error.position
+    return {
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "position": None if position is None else [position.line, position.column],
+    }
+
+
+def error_from_json(value: dict[str, Any]) -> LadleError:
+    position = None if value["position"] is None else Position(*value["position"])
+    return _kinds()[value["code"]](value["message"], hint=value["hint"], position=position)
+
+
+def _kinds() -> dict[str, type[LadleError]]:
+    kinds = (getattr(errors, name) for name in vars(errors))
+    return {kind.code: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, LadleError)}
+
+
+def _encode(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _read(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = connection.recv_into(view)
+        if count == 0:
+            raise Disconnected("the other side closed the connection")
+        view = view[count:]
+    return data

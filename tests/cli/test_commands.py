@@ -1,0 +1,272 @@
+"""The commands: what they print, where, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ladle.cli import main
+
+from .conftest import Run
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("ladle ")
+
+
+@pytest.mark.parametrize("argv", [[], ["nonsense"], ["invoke"], ["sql", "--format", "xml"], ["sql", "--rows", "-1"]])
+def test_wrong_usage_ends_with_two(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert "usage: ladle" in capsys.readouterr().err
+
+
+# -- sql --
+
+
+def test_sql_prints_a_table(trades: Run) -> None:
+    ran = trades("sql", "-c", "SELECT symbol, size FROM trades ORDER BY symbol")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "symbol │ size",
+        "───────┼─────",
+        "GS     │   10",
+        "IBM    │  100",
+        "KO     │  700",
+        "(3 rows)",
+    ]
+    assert ran.err == ""
+
+
+def test_sql_writes_csv_and_json_for_programs(trades: Run) -> None:
+    text = "SELECT symbol, at, price FROM trades WHERE symbol = 'IBM'"
+    csv = trades("sql", "-c", text, "--format", "csv").out.splitlines()
+    assert csv == ['"symbol","at","price"', '"IBM",2026-01-30 14:30:00.000000Z,193.5']
+    line = json.loads(trades("sql", "-c", text, "--format", "json").out)
+    assert line == {"symbol": "IBM", "at": "2026-01-30T14:30:00+00:00", "price": 193.5}
+
+
+def test_rows_limits_a_table_and_nothing_else(trades: Run) -> None:
+    assert "(first 1 of 3 rows)" in trades("sql", "-c", "SELECT * FROM trades", "--rows", "1").out
+    every = trades("sql", "-c", "SELECT * FROM trades", "--rows", "1", "--format", "json")
+    assert len(every.out.splitlines()) == 3
+
+
+def test_a_script_prints_each_answer_and_stops_at_the_first_error(trades: Run, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "SHOW QUERIES;\n-- a comment; with a semicolon\nSELECT 1 AS one;\n\n  SELECT nope FROM trades;\nSELECT 2 AS two"
+    )
+    for argv in (["-f", str(script)], [str(script)]):
+        ran = trades("sql", *argv)
+        assert ran.code == 1
+        assert "dear" in ran.out
+        assert "one" in ran.out
+        assert "two" not in ran.out
+        # The position is that in the file, and the caret is under the name.
+        assert "line 5, column 10" in ran.err
+        shown, caret = ran.err.splitlines()[1:3]
+        assert shown[caret.index("^") :].startswith("nope")
+
+
+def test_an_error_is_one_message_with_caret_and_hint(trades: Run) -> None:
+    ran = trades("sql", "-c", "SELECT prise FROM trades")
+    assert ran.code == 1
+    assert ran.out == ""
+    lines = ran.err.splitlines()
+    assert lines[0].startswith("error: Column 'prise' not found.")
+    assert lines[1:] == ["  SELECT prise FROM trades", "         ^", "  hint: did you mean 'price'?"]
+
+
+def test_statements_that_answer_nothing_say_what_they_did(run: Run) -> None:
+    assert run("sql", "-c", "CREATE STREAM s (a INT)").out == "stream s created\n"
+
+
+def test_sql_from_standard_input(trades: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("SHOW QUERIES"))
+    assert "dear" in trades("sql").out
+
+
+def test_a_script_that_is_not_there(run: Run) -> None:
+    ran = run("sql", "-f", "nowhere.sql")
+    assert (ran.code, ran.err) == (1, "error: Can't read 'nowhere.sql': No such file or directory.\n")
+
+
+# -- invoke, queries, explain --
+
+
+def test_invoke_answers_now_and_for_another_time(trades: Run) -> None:
+    assert "GS" in trades("invoke", "dear").out
+    past = trades("invoke", "dear", "--now", "2026-01-30 14:35:00", "--format", "json")
+    assert [json.loads(line)["symbol"] for line in past.out.splitlines()] == ["IBM"]
+
+
+def test_invoke_of_an_unknown_query_lists_the_known(trades: Run) -> None:
+    ran = trades("invoke", "deer")
+    assert ran.code == 1
+    assert ran.err.splitlines() == ["error: Query 'deer' not found. Querys: dear.", "  hint: did you mean 'dear'?"] or (
+        "dear" in ran.err
+    )
+
+
+def test_invoke_refuses_what_is_not_a_time(trades: Run) -> None:
+    ran = trades("invoke", "dear", "--now", "yesterday")
+    assert ran.code == 2
+    assert "'yesterday' is not a time like 2026-01-31 09:30:00" in ran.err
+
+
+def test_queries_lists_the_standing_queries(trades: Run) -> None:
+    row = json.loads(trades("queries", "--format", "json").out)
+    assert row["name"] == "dear"
+    assert row["window"] == "sliding"
+
+
+def test_explain_by_name_and_by_text(trades: Run) -> None:
+    by_name = trades("explain", "dear")
+    assert by_name.code == 0
+    assert "standing query dear" in by_name.out
+    by_text = trades("explain", "SELECT max(price) FROM trades [ROWS 10]")
+    assert "rows" in by_text.out
+    misspelt = trades("explain", "deer")
+    assert misspelt.code == 1
+    assert "dear" in misspelt.err
+    wrong = trades("explain", "SELECT max(prise) FROM trades")
+    assert wrong.code == 1
+    assert "^" in wrong.err
+
+
+# -- register --
+
+
+def test_register_lets_a_query_stand(trades: Run) -> None:
+    ran = trades("register", "cheap", "SELECT symbol FROM trades WHERE price < 100", "--materialize", "none")
+    assert ran.code == 0, ran.err
+    assert "KO" in trades("invoke", "cheap").out
+    assert '"materialize": "none"' in trades("queries", "--format", "json").out
+
+
+def test_register_refuses_bad_sql_with_a_caret(trades: Run) -> None:
+    ran = trades("register", "bad", "SELECT symbol\nFROM trads")
+    assert ran.code == 1
+    assert "  FROM trads\n       ^" in ran.err
+
+
+# -- push --
+
+
+def count(run: Run, where: str = "true") -> int:
+    ran = run("sql", "-c", f"SELECT count(*) AS n FROM trades WHERE {where}", "--format", "json")
+    return int(json.loads(ran.out)["n"])
+
+
+def test_push_csv(trades: Run, tmp_path: Path) -> None:
+    file = tmp_path / "more.csv"
+    file.write_text('symbol,price,size,at\nT,21.5,100,2026-01-30 14:46:00\n"",22,,2026-01-30T14:47:00Z\n')
+    ran = trades("push", "trades", str(file))
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("pushed 2 rows to trades, visible in epoch ")
+    # An empty value is NULL unless it is quoted.
+    assert count(trades, "symbol = '' AND size IS NULL AND price = 22") == 1
+
+
+def test_rows_that_do_not_fit_go_to_the_quarantine_and_the_rest_goes_on(trades: Run, tmp_path: Path) -> None:
+    csv = tmp_path / "some.csv"
+    csv.write_text(
+        "symbol,price,size,at\nOK,1,1,2026-01-30 14:46:00\nBAD,cheap,1,2026-01-30 14:46:00\n"
+        "SHORT,1\nOK,2,2,2026-01-30 14:46:01\n"
+    )
+    jsonl = tmp_path / "some.jsonl"
+    jsonl.write_text(
+        '{"symbol": "OK", "price": 3, "size": 1, "at": "2026-01-30 14:46:00"}\n'
+        '{"symbol": "BAD", "price": [], "size": 1, "at": "2026-01-30 14:46:00"}\n'
+        '{"symbol": \n[1, 2]\n'
+    )
+    assert trades("push", "trades", str(csv), str(jsonl)).code == 0
+    assert count(trades, "symbol = 'OK'") == 3
+    assert count(trades, "symbol <> 'OK'") == 3
+    bad = trades("sql", "-c", "SELECT reason, row FROM trades.quarantine", "--format", "json").out.splitlines()
+    reasons = sorted(json.loads(line)["reason"] for line in bad)
+    assert len(reasons) == 5
+    assert "2 values where 4 were expected" in reasons
+    assert "not a JSON object" in reasons
+    assert any(reason.startswith("not JSON") for reason in reasons)
+    assert any("SHORT,1" in json.loads(line)["row"] for line in bad)
+
+
+def test_push_json_lines_and_parquet(trades: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "more.jsonl"
+    lines.write_text(
+        '{"symbol": "T", "price": 21, "size": 5, "at": "2026-01-30T14:46:00Z"}\n{"at": "2026-01-30 14:46:01"}\n'
+    )
+    table = pa.table({"symbol": ["PQ"] * 5, "at": pa.array([1_769_784_000_000_000] * 5, pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "more.parquet")
+    ran = trades("push", "trades", str(lines), str(tmp_path / "more.parquet"))
+    assert ran.code == 0, ran.err
+    assert count(trades, "symbol = 'PQ'") == 5
+    assert count(trades, "symbol IS NULL") == 1
+
+
+def test_a_quoted_line_break_in_csv_is_part_of_its_value(trades: Run, tmp_path: Path) -> None:
+    file = tmp_path / "breaks.csv"
+    file.write_text('symbol,at\n"two\nlines",2026-01-30 14:46:00\n' * 1 + '"a ""b""\n",2026-01-30 14:46:00\n')
+    assert trades("push", "trades", str(file)).code == 0
+    assert count(trades, "symbol LIKE '%lines'") == 1
+    assert count(trades, "length(symbol) > 5") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv", "symbol,colour,at\nA,red,2026-01-30 14:46:00\n", "no column 'colour'"),
+        ("rows.parquet", "not parquet", "can't be read as parquet"),
+        ("rows.txt", "", "The format of"),
+    ],
+)
+def test_a_file_that_can_not_be_pushed_says_why(
+    trades: Run, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    ran = trades("push", "trades", str(file))
+    assert ran.code == 1
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert count(trades) == 3
+
+
+def test_push_into_an_unknown_stream_or_from_a_missing_file(trades: Run, tmp_path: Path) -> None:
+    ran = trades("push", "trade", str(tmp_path / "rows.csv"))
+    assert ran.code == 1
+    assert "did you mean 'trades'?" in ran.err
+    assert "No such file" in trades("push", "trades", str(tmp_path / "rows.csv")).err
+
+
+# -- status, bench --
+
+
+def test_status_for_people_and_programs(trades: Run) -> None:
+    ran = trades("status")
+    assert ran.code == 0
+    assert "trades" in ran.out
+    assert "dear" in ran.out
+    status = json.loads(trades("status", "--json").out)
+    assert status["streams"][0]["rows"] == 3
+    assert status["queries"][0]["name"] == "dear"
+
+
+def test_status_of_an_empty_warehouse_says_what_to_do(run: Run) -> None:
+    assert "CREATE STREAM" in run("status").out
+
+
+def test_bench_lists_what_there_is_and_refuses_what_is_not(run: Run) -> None:
+    listed = run("bench")
+    assert listed.code == 0
+    ran = run("bench", "nonsense")
+    assert ran.code == 1
+    assert "Benchmark 'nonsense' not found." in ran.err

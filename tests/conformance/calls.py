@@ -1,0 +1,103 @@
+"""Calls generated from the list: every entry on columns of each combination of the types it accepts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+
+import pyarrow as pa
+import sqlglot
+
+from ladle.schema import type_name
+from ladle.sql.conform import NotConformant, Translated, translate_query
+from ladle.sql.conformant.casts import CASTS
+from ladle.sql.conformant.entries import Entry, Param
+from ladle.sql.conformant.functions import LIST
+from ladle.sql.dialect import DIALECT
+from tests.conformance.values import COPIES, name_of, table
+
+COMBINATIONS_MAX = 450
+"""Of one entry: beyond it (three arguments of any type) a fixed random part is tried."""
+
+
+@dataclass(frozen=True)
+class Case:
+    label: str
+    spark: str
+    translated: Translated
+    entry: Entry | None = None
+
+    @property
+    def expression(self) -> str:
+        """The one projection of the translated query."""
+        return self.translated.sql.removeprefix("SELECT ").rsplit(' AS "r" FROM ', 1)[0]
+
+
+SCHEMA: pa.Schema = table().schema
+
+
+def translated(text: str, clause: str = "") -> Translated:
+    tree = sqlglot.parse_one(f"SELECT {text} AS r FROM v {clause}", dialect=DIALECT)
+    return translate_query(tree, {"v": SCHEMA})
+
+
+def _choices(param: Param, copy: str) -> list[tuple[str, str]]:
+    if param.literals:
+        return [(text, text) for text in param.literals]
+    return [(f"v.{name_of(type_, copy)}", type_name(type_)) for type_ in param.types]
+
+
+def _calls(entry: Entry) -> list[tuple[str, str]]:
+    params = entry.params + ((entry.params[-1],) if entry.variadic else ())
+    combinations = list(itertools.product(*(_choices(p, COPIES[i % 3]) for i, p in enumerate(params))))
+    if len(combinations) > COMBINATIONS_MAX:
+        combinations = random.Random(entry.name).sample(combinations, COMBINATIONS_MAX)
+    found = []
+    for combination in combinations:
+        texts = [text for text, _ in combination]
+        label = f"{entry.name}({', '.join(name for _, name in combination)})"
+        found.append((label, entry.spark.format(*texts, all=", ".join(texts))))
+    return found
+
+
+def scalar_cases() -> list[Case]:
+    """Calls that translate; a combination that is NotConformant runs in Spark and needs no proof."""
+    cases = []
+    for entry in LIST:
+        if not entry.aggregate and entry.spark:
+            for label, text in _calls(entry):
+                try:
+                    cases.append(Case(label, text, translated(text), entry))
+                except NotConformant:
+                    continue
+    return cases
+
+
+def cast_cases() -> list[Case]:
+    cases = []
+    for entry in CASTS:
+        for source, target in itertools.product(entry.sources, entry.targets):
+            if source == target:
+                continue
+            for copy in "ac":
+                text = f"CAST(v.{name_of(source, copy)} AS {type_name(target)})"
+                cases.append(Case(f"CAST({type_name(source)} AS {type_name(target)}) {copy}", text, translated(text)))
+    return cases
+
+
+def aggregate_cases() -> list[Case]:
+    cases = []
+    for entry in LIST:
+        if entry.aggregate:
+            for label, text in _calls(entry):
+                forms = [(label, text)]
+                if entry.distinct:
+                    forms.append((f"{label} DISTINCT", text.replace("(", "(DISTINCT ", 1)))
+                forms.append((f"{label} FILTER", f"{text} FILTER (WHERE v.{name_of(pa.bool_(), 'c')})"))
+                for name, form in forms:
+                    try:
+                        cases.append(Case(name, form, translated(form, "GROUP BY v.k"), entry))
+                    except NotConformant:
+                        continue
+    return cases
