@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,6 +95,27 @@ def test_a_log_put_back_takes_the_table_back(tmp_path: Path) -> None:
     assert follower.position() == 7
     assert _numbers(tmp_path) == list(range(20))
     assert _follower(tmp_path).position() == 7
+
+
+def test_a_position_goes_back_also_when_no_file_does(tmp_path: Path) -> None:
+    files = _epochs(tmp_path, 1)
+    _follower(tmp_path).follow(8, TRADES, files)
+    _follower(tmp_path).follow(7, TRADES, files)
+    assert _follower(tmp_path).position() == 7
+
+
+def test_delta_s_own_log_stays_small(tmp_path: Path) -> None:
+    """Old commits go when the next of Delta's checkpoints (every hundred commits) is written."""
+    files, follower = _epochs(tmp_path, 2), _follower(tmp_path)
+    log = tmp_path / "_delta_log"
+    for seq in range(1, 230):
+        follower.follow(seq, TRADES, files[seq % 2 :])
+        if seq == 150:
+            for path in log.iterdir():
+                os.utime(path, (time.time() - 7_200,) * 2)
+    assert len(list(log.iterdir())) < 180
+    assert _follower(tmp_path).position() == 229
+    assert _numbers(tmp_path) == list(range(10, 20))
 
 
 def test_compaction_is_no_change_of_data(tmp_path: Path) -> None:

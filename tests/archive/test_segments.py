@@ -54,7 +54,7 @@ def _pieces(table: pa.Table, cuts: list[int]) -> Iterator[pa.Table]:
 
 
 @given(table=tables(), cuts=st.lists(st.integers(0, 40), max_size=4), rows_max=st.integers(1, 50))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_type_comes_back(table: pa.Table, cuts: list[int], rows_max: int) -> None:
     with TemporaryDirectory() as place:
         directory = Path(place)
@@ -103,6 +103,15 @@ def test_older_files_give_nulls_for_newer_columns(tmp_path: Path) -> None:
     assert table.column("size").to_pylist() == [8, 9]
     assert read_segment(tmp_path / "x.parquet", 0, ["venue"], schema).num_rows == 4
     assert read_segment(tmp_path / "x.parquet", 0, [], schema).num_rows == 4
+
+
+def test_names_with_dots_are_not_paths(tmp_path: Path) -> None:
+    schema = pa.schema([("a", pa.struct([("b", pa.int8())])), ("a.b", pa.int8()), ("at", TIMESTAMP)])
+    rows = [{"a": {"b": 1}, "a.b": 2, "at": 3}]
+    _write(tmp_path, "x.parquet", pa.Table.from_pylist(rows, schema), rows_max=5)
+    for columns in (["a"], ["a.b"], ["a.b", "a"]):
+        (row,) = read_segment(tmp_path / "x.parquet", 0, columns, schema).to_pylist()
+        assert row == {name: rows[0][name] for name in columns}
 
 
 def test_the_writer_takes_what_spark_hands_over(tmp_path: Path) -> None:

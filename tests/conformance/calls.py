@@ -63,15 +63,15 @@ def _calls(entry: Entry) -> list[tuple[str, str]]:
 
 def scalar_cases() -> list[Case]:
     """Calls that translate; a combination that is NotConformant runs in Spark and needs no proof."""
-    cases = []
+    cases: dict[str, Case] = {}
     for entry in LIST:
         if not entry.aggregate and entry.spark:
             for label, text in _calls(entry):
                 try:
-                    cases.append(Case(label, text, translated(text), entry))
+                    cases[text] = Case(label, text, translated(text), entry)
                 except NotConformant:
                     continue
-    return cases
+    return list(cases.values())
 
 
 def cast_cases() -> list[Case]:

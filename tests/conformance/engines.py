@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
+from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
 from tests.conformance.calls import Case
 
 _ERROR = re.compile(r"CAST\(error\('(?:[^']|'')*'\) AS ([A-Z]+(?:\(\d+,\d+\))?)\)")
@@ -30,16 +31,20 @@ def catchable(sql: str) -> str:
 
 
 def in_duckdb(con: duckdb.DuckDBPyConnection, cases: Sequence[Case]) -> pa.Table:
-    """Columns r0, n0, r1, n1...: the value, and whether it is NULL (NULL itself where the expression raised)."""
+    """One column per case; of what may raise, a struct of the value that is NULL itself where the expression raised."""
     columns = []
     for i, case in enumerate(cases):
-        value = case.expression
-        if case.translated.may_raise:
-            value = catchable(value)
-            columns += [f"TRY({value}) AS r{i}", f"TRY(({value}) IS NULL) AS n{i}"]
-        else:
-            columns += [f"{value} AS r{i}", f"({value}) IS NULL AS n{i}"]
+        raises = case.translated.may_raise
+        value = f"TRY({{'v': {catchable(case.expression)}}})" if raises else case.expression
+        columns.append(f"{value} AS r{i}")
     return con.sql(f"SELECT {', '.join(columns)} FROM v ORDER BY n").to_arrow_table()
+
+
+def in_spark_frame(spark: Any, given: pa.Table) -> Any:
+    """The table in Spark, with its types: without a schema TIMESTAMP_NTZ would become TIMESTAMP."""
+    schema = ", ".join(f"{field.name} {type_name(field.type)}" for field in given.schema)
+    frame = spark.createDataFrame(given, schema)
+    return frame
 
 
 def in_spark(frame: Any, cases: Sequence[Case]) -> pa.Table:
@@ -49,20 +54,24 @@ def in_spark(frame: Any, cases: Sequence[Case]) -> pa.Table:
     jvm = frame.sparkSession._jvm
     expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
     make = jvm.org.apache.spark.sql.functions.expr
-
-    def column(text: str, name: str, *, may_raise: bool) -> Any:
-        parsed = make(text)
-        if may_raise:
-            tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(parsed))
-            parsed = expressions.column(tried)
-        return Column(parsed).alias(name)
-
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval
     columns = []
     for i, case in enumerate(cases):
-        raises = case.translated.may_raise
-        columns.append(column(case.spark, f"r{i}", may_raise=raises))
-        columns.append(column(f"({case.spark}) IS NULL", f"n{i}", may_raise=raises))
+        if case.translated.may_raise:
+            inner = make(f"named_struct('v', {case.spark})")
+            column = expressions.column(tried(expressions.expression(inner)))
+        else:
+            column = make(case.spark)
+        columns.append(Column(column).alias(f"r{i}"))
     return frame.select(*columns).toArrow()
+
+
+def split(table: pa.Table, index: int, *, may_raise: bool) -> tuple[pa.Array, pa.Array]:
+    """A case's values, and in which rows it raised."""
+    column = table.column(f"r{index}").combine_chunks()
+    if not may_raise:
+        return column, pa.array([False] * len(column))
+    return pc.struct_field(column, "v"), column.is_null()
 
 
 def zoned(type_: pa.DataType) -> pa.DataType:

@@ -7,6 +7,7 @@ a function: a new entry of the list is tested by being there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.calls import Case, cast_cases, scalar_cases
-from tests.conformance.engines import connection, differs, in_duckdb, in_spark, zoned
+from tests.conformance.engines import connection, differs, in_duckdb, in_spark, in_spark_frame, split, zoned
 from tests.conformance.values import naive, table
 
 BATCH = 150
@@ -22,7 +23,7 @@ BATCH = 150
 
 @pytest.fixture(scope="module")
 def frame(spark: Any) -> Any:
-    return spark.createDataFrame(table()).alias("v")
+    return in_spark_frame(spark, table()).alias("v")
 
 
 def problems(frame: Any, con: Any, cases: Sequence[Case]) -> list[str]:
@@ -33,32 +34,26 @@ def problems(frame: Any, con: Any, cases: Sequence[Case]) -> list[str]:
             return [f"{cases[0].label}: raised {str(error)[:300]}"]
         half = len(cases) // 2
         return problems(frame, con, cases[:half]) + problems(frame, con, cases[half:])
-    given = table()
-    found = []
-    for i, case in enumerate(cases):
-        expected = theirs.column(f"r{i}").combine_chunks()
-        actual = ours.column(f"r{i}").combine_chunks()
-        declared = case.translated.schema.field("r").type
-        if expected.type != declared:
-            found.append(f"{case.label}: Spark types it {expected.type}, we {declared}")
-        elif actual.type != zoned(declared):
-            found.append(f"{case.label}: DuckDB gives {actual.type} for {declared}")
-        else:
-            rows = differs(theirs.column(f"n{i}").combine_chunks(), ours.column(f"n{i}").combine_chunks())
-            rows = rows or differs(expected, actual.cast(declared))
-            if rows:
-                found.append(f"{case.label}: {_shown(case, given, rows, expected, actual, theirs, ours, i)}")
-    return found
+    return [problem for i, case in enumerate(cases) if (problem := _problem(case, theirs, ours, i)) is not None]
 
 
-def _shown(case: Case, given: pa.Table, rows: list[int], expected: pa.Array, actual: pa.Array, theirs: pa.Table, ours: pa.Table, i: int) -> str:
-    names = [name for name in given.column_names if f"v.{name}" in case.spark.replace(")", " ").replace(",", " ").split()]
+def _problem(case: Case, theirs: pa.Table, ours: pa.Table, index: int) -> str | None:
+    expected, spark_raised = split(theirs, index, may_raise=case.translated.may_raise)
+    actual, duckdb_raised = split(ours, index, may_raise=case.translated.may_raise)
+    declared = case.translated.schema.field("r").type
+    if expected.type != declared:
+        return f"{case.label}: Spark types it {expected.type}, we {declared}"
+    if actual.type != zoned(declared):
+        return f"{case.label}: DuckDB gives {actual.type} for {declared}"
+    rows = differs(spark_raised, duckdb_raised) or differs(expected, actual.cast(declared))
+    if not rows:
+        return None
     at = rows[0]
-    raised = [bool(t.column(f"n{i}")[at].as_py() is None) for t in (theirs, ours)]
-    return (
-        f"{len(rows)} rows; {case.spark} with { {n: given.column(n)[at].as_py() for n in names} }: "
-        f"Spark {'raises' if raised[0] else repr(expected[at].as_py())}, DuckDB {'raises' if raised[1] else repr(actual[at].as_py())}"
-    )
+    given = table()
+    named = {name: given.column(name)[at].as_py() for name in given.column_names if re.search(rf"\b{name}\b", case.spark)}
+    spark = "raises" if spark_raised[at].as_py() else repr(expected[at].as_py())
+    duck = "raises" if duckdb_raised[at].as_py() else repr(actual[at].as_py())
+    return f"{case.label}: {len(rows)} rows, {case.spark} of {named}: Spark {spark}, DuckDB {duck}"
 
 
 @pytest.mark.spark

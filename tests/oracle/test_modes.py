@@ -42,7 +42,7 @@ def test_modes_agree(tmp_path: Path, seed: int) -> None:
         driver.check()
         for number in range(6):
             driver.invoke_at(rng.randrange(1000))
-    assert driver.checked > 100
+    assert driver.checked + driver.unanswered > 180
     driver.close()
 
 

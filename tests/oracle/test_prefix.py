@@ -19,7 +19,7 @@ from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.driver import MODES
 
-PUSHES = 120
+PUSHES = 40
 QUERY = "SELECT sum(amount) AS total, count(*) AS tuples FROM transfers WHERE account <> 'none'"
 
 Seen = list[tuple[int, int | None, int]]
@@ -40,6 +40,7 @@ def _watch(ask: Callable[[], tuple[int, int | None, int]], seen: Seen, errors: l
     try:
         while not stop.is_set():
             seen.append(ask())
+            stop.wait(0.002)
     except BaseException as error:
         errors.append(error)
         raise

@@ -151,6 +151,9 @@ class Demo:
                     self._look(db, asker, pump)
                     show()
                     time.sleep(_VIEW_SECONDS)
+                if not late:
+                    self._register_late(db)
+                    self._look(db, asker, pump)
         finally:
             asker.stop()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -51,14 +54,20 @@ def start_session(master: str | None) -> tuple[SparkSession, bool]:
         settings |= {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    try:
-        session: SparkSession = builder.getOrCreate()
-    except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise PipelineError(
-            f"Spark could not start on {where}: {first}",
-            hint="check the master's address" if not local else "check that Java 17 or newer works: java -version",
-        ) from error
+    with tempfile.TemporaryFile() as noise:
+        try:
+            with _stderr_to(noise):
+                session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            noise.seek(0)
+            said = noise.read().decode(errors="replace").strip().splitlines()
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise PipelineError(
+                f"Spark could not start on {where}: {said[-1] if said else first}",
+                hint="check that Java 17 or newer works: java -version" if local else "check the master's address",
+            ) from error
+    # What goes wrong in a batch is told by its source; py4j would print the whole trace beside it.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if not local:
         _ship_package(session)
     return session, not running
@@ -81,6 +90,19 @@ def _ship_package(session: SparkSession) -> None:
         str(Path(tempfile.mkdtemp(prefix="ladle-")) / "ladle"), "zip", root_dir=root.parent, base_dir=root.name
     )
     session.sparkContext.addPyFile(archive)
+
+
+@contextmanager
+def _stderr_to(noise: IO[bytes]) -> Iterator[None]:
+    """The JVM and its workers inherit this process's stderr; what they say there is for nobody."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(noise.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _require_java() -> None:

@@ -116,7 +116,7 @@ class SparkPipeline:
                 "attach takes a streaming DataFrame; this one is not.", hint="use spark.readStream, or push its rows"
             )
         try:
-            return to_arrow_schema(batches.schema)
+            return to_arrow_schema(batches.schema, timezone="UTC")
         except PySparkException as error:
             raise TypeMismatch(f"A column of the DataFrame has a type no stream can hold: {_reason(error)}") from None
 

@@ -114,15 +114,19 @@ class Binder:
                 position=self.source.of(with_),
             )
         ctes = dict(around.ctes)
+        seen: set[str] = set()
         for cte in with_.expressions:
+            if cte.alias.lower() in seen:
+                raise SqlError(
+                    f"'{cte.alias}' is defined twice in this WITH.", position=self.source.of(cte.args["alias"])
+                )
+            seen.add(cte.alias.lower())
             inner = replace(around, parent=None, ctes=ctes)
             tree, fields = self.query(cte.this, inner)
             alias = cte.args["alias"]
             cte.set("this", tree)
             fields = self._renamed(tree, fields, alias)
             name = self._cte_name(alias.name)
-            if alias.name.lower() in {each.alias.lower() for each in with_.expressions if each is not cte}:
-                raise SqlError(f"'{alias.name}' is defined twice in this WITH.", position=self.source.of(alias))
             ctes[alias.name.lower()] = Cte(name, fields)
             cte.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
         return replace(around, ctes=ctes)
@@ -272,11 +276,18 @@ class Binder:
         if rest and node.args.get("distinct") is not None:
             return self._ordered_outside(node, fields, around)
         for item in rest:
+            position = self.source.of(item)
             tree = self._expression(item.this, scope, around, Aliases(named, first=True))
             for number, (_, projection) in enumerate(projections, start=1):
                 if tree == projection:
                     item.set("this", exp.Literal.number(number))
                     break
+            if item.this.find(exp.Window) is not None:
+                raise SqlError(
+                    "ORDER BY can't compute a window function itself.",
+                    hint="put it into the SELECT list, give it a name with AS, and order by that",
+                    position=position,
+                )
         return node
 
     def _ordinals(
@@ -311,7 +322,7 @@ class Binder:
                 outer.set(key, value)
         scope = Scope(self.source)
         relation = Relation("_o", (("_o",),), fields)
-        scope.add(relation, node)
+        scope.add(relation, None)
         outer.set("from_", exp.From(this=_derived(node, "_o")))
         outer.set("expressions", [_aliased(relation.column(item), item.column) for item in fields])
         for item in outer.args["order"].expressions:
@@ -331,13 +342,14 @@ class Binder:
         left, fields = self.query(spine[-1].this, around)
         spine[-1].set("this", left)
         for operation in reversed(spine):
+            position = self.source.of(operation.expression)
             right, others = self.query(operation.expression, around)
             operation.set("expression", right)
             if len(others) != len(fields):
                 raise SqlError(
                     f"Both sides of {operation.key.upper()} must have the same number of columns, "
                     f"not {len(fields)} and {len(others)}.",
-                    position=self.source.of(operation.expression) or self.source.of(operation),
+                    position=position,
                 )
         for key in ("limit", "offset"):
             if node.args.get(key) is not None:

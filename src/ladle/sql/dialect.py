@@ -142,6 +142,7 @@ Draft = (
 _OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY")
 
 _WINDOW_TOKENS = {TokenType.BEGIN, TokenType.END}
+_QUERY_TOKENS = {TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN}
 
 
 class LadleParser(SparkParser):
@@ -178,6 +179,8 @@ class LadleParser(SparkParser):
         return draft
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
+        if message.startswith("Expected END after CASE"):
+            token = self._curr
         self.error_token = token or self._curr or None
         # Also errors that sqlglot would collect must stop at the first: trees with holes are of no use.
         self.error_level = ErrorLevel.IMMEDIATE
@@ -209,7 +212,7 @@ class LadleParser(SparkParser):
             return ExplainSelectDraft(self._query())
         if self._match_text_seq("INSERT"):
             return self._parse_insert_draft()
-        if self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES):
+        if self._curr.token_type in _QUERY_TOKENS:
             return SelectDraft(self._query())
         return self._refuse(f"one of {STATEMENTS}")
 
@@ -232,9 +235,9 @@ class LadleParser(SparkParser):
 
     def _query(self) -> Query:
         start = self._curr
-        tree = self._parse_statement() if self._curr else None
+        tree = self._parse_statement() if start.token_type in _QUERY_TOKENS else None
         if not isinstance(tree, exp.Query | exp.Values):
-            self.raise_error("Expected a SELECT", start or self._prev)
+            self.raise_error("Expected a SELECT", start)
         assert isinstance(tree, exp.Expression)
         return Query(tree, self._find_sql(start, self._prev))
 
@@ -323,16 +326,16 @@ class LadleParser(SparkParser):
         self._match(TokenType.TABLE)
         stream = self._dotted_name("the name of a stream")
         columns: tuple[exp.Identifier, ...] | None = None
-        starts_query = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
-        if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in starts_query:
+        if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in _QUERY_TOKENS:
             columns = tuple(self._parse_wrapped_csv(lambda: self._name("the name of a column")))
-        if self._curr.token_type not in starts_query:
+        if self._curr.token_type not in _QUERY_TOKENS:
             self._refuse("VALUES (...), ... or SELECT ...")
         return InsertDraft(stream, columns, self._query())
 
     # Windows
 
     def _parse_bounds(self) -> Bounds:
+        start = self._curr
         begin = end = None
         while self._match_set(_WINDOW_TOKENS):
             edge = self._prev
@@ -347,8 +350,7 @@ class LadleParser(SparkParser):
                 begin = bound
             else:
                 end = bound
-        node = Bounds(begin=begin, end=end)
-        return self.expression(node)
+        return Bounds(begin=begin, end=end).update_positions(start)
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
         if isinstance(this, exp.Table) and self._match(TokenType.L_BRACKET, advance=False):
@@ -380,11 +382,30 @@ class LadleParser(SparkParser):
 
     # Spark's grammar, where sqlglot differs
 
+    def _warn_unsupported(self) -> None:
+        """What is not understood is refused, so there is nothing to warn of."""
+
+    def _parse_placeholder(self) -> exp.Expr | None:
+        start = self._curr
+        placeholder = super()._parse_placeholder()
+        return None if placeholder is None else placeholder.update_positions(start)
+
     def _parse_stream(self) -> None:
         """`FROM STREAM t` is Spark's streaming read; here `stream` is a name like any other."""
 
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        # Right after GROUP BY it is a column called `end`, not the window of a query that groups by nothing.
+        token = self._next
+        if self._match(TokenType.GROUP_BY, advance=False) and token.token_type in _WINDOW_TOKENS:
+            name = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+            self._tokens[self._index + 1] = self._next = name
+        return super()._parse_group(skip_group_by_token)
+
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+        start = self._curr
         interval = super()._parse_interval(require_interval, parse_function_unit)
+        if isinstance(interval, exp.Expression):
+            interval.update_positions(start)
         # `x - INTERVAL 1 DAY 2 HOURS` takes both away
         return exp.Paren(this=interval) if isinstance(interval, exp.Add) else interval
 

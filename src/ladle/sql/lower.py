@@ -34,6 +34,7 @@ from ladle.sql.position import Source
 from ladle.sql.resolve import NOW, fix_now
 from ladle.sql.scopes import SCAN, Around, Field, ScanDraft
 from ladle.sql.script import Chunk, draft, too_deep
+from ladle.sql.sources import QUARANTINE
 from ladle.sql.statements import (
     AddColumn,
     CreateQuery,
@@ -130,6 +131,11 @@ def _insert(insert: InsertDraft, names: Names, source: Source) -> Insert:
     name = ".".join(part.name for part in insert.stream)
     found = names.stream_schema(name) if len(insert.stream) == 1 else None
     if found is None:
+        if len(insert.stream) == 2 and insert.stream[1].name.lower() == QUARANTINE:
+            raise SqlError(
+                "Rows get into a quarantine by not fitting their stream, not by INSERT.",
+                position=source.of(insert.stream[0]),
+            )
         if len(insert.stream) == 1 and names.query_sql(name) is not None:
             raise SqlError(f"'{name}' is a query; rows go into streams.", position=source.of(insert.stream[0]))
         raise unknown("stream", name, names.stream_names(), position=source.of(insert.stream[0]))

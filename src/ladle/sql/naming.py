@@ -44,7 +44,7 @@ def _text(node: exp.Expr) -> str:
     match node:
         case exp.Column() if not isinstance(node.this, exp.Star):
             return node.name
-        case exp.Literal() | exp.Identifier() | exp.Var():
+        case exp.Literal() | exp.Identifier() | exp.Var() | exp.RawString():
             return node.name
         case exp.Boolean():
             return "true" if node.this else "false"
@@ -72,8 +72,11 @@ def _text(node: exp.Expr) -> str:
             this = _text(node.this)
             return f"(({this} >= {_text(node.args['low'])}) AND ({this} <= {_text(node.args['high'])}))"
         case exp.Like():
-            return f"{_text(node.this)} LIKE {_text(node.expression)}"
-        case exp.Cast() if not isinstance(node.this, exp.Literal) or node.to.this not in _LITERAL_TYPES:
+            text = f"{_text(node.this)} LIKE {_text(node.expression)}"
+            return f"(NOT {text})" if node.args.get("negate") else text
+        case exp.Cast() if isinstance(node.this, exp.Literal) and node.to.this in _LITERAL_TYPES:
+            return f"{node.to.sql(DIALECT)} '{node.this.name}'"
+        case exp.Cast():
             call = "TRY_CAST" if isinstance(node, exp.TryCast) and node.args.get("safe") else "CAST"
             return f"{call}({_text(node.this)} AS {node.to.sql(DIALECT)})"
         case exp.Case():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from ladle.errors import SqlError, unknown
+from ladle.errors import Position, SqlError, unknown
 from ladle.plan import Factor, TimeWindow, Window
 from ladle.schema import StreamSchema
 from ladle.sql.position import Source
@@ -29,6 +29,8 @@ class Field:
 
     name: str
     column: str
+    plain: bool = False
+    """Known to have no fields of its own, so that `a.b` can't mean its field."""
 
 
 @dataclass
@@ -73,14 +75,14 @@ class Scope:
             yield scope
             scope = scope.parent
 
-    def add(self, relation: Relation, node: exp.Expression) -> None:
+    def add(self, relation: Relation, position: Position | None) -> None:
         taken = {qualifier for other in self.relations for qualifier in other.qualifiers}
         if clash := taken.intersection(relation.qualifiers):
             name = ".".join(next(iter(clash)))
             raise SqlError(
                 f"Two relations of this FROM are called '{name}'.",
                 hint="give one of them another name with AS",
-                position=self.source.of(node),
+                position=position,
             )
         self.relations.append(relation)
 
@@ -102,12 +104,18 @@ class Scope:
                 for relation in self.relations
                 if tuple(names[:length]) in relation.qualifiers
                 for item in relation.find(names[length])
+                if not (item.plain and len(names) > length + 1)
             ]
             if hits:
                 return self._only(hits, parts, length)
         if names[0] in self.merged:
             return _fields_of(self.merged[names[0]].copy(), parts[1:])
-        hits = [(relation, item) for relation in self.relations for item in relation.find(names[0])]
+        hits = [
+            (relation, item)
+            for relation in self.relations
+            for item in relation.find(names[0])
+            if not (item.plain and len(names) > 1)
+        ]
         return self._only(hits, parts, 0) if hits else None
 
     def _only(self, hits: list[tuple[Relation, Field]], parts: Sequence[exp.Identifier], index: int) -> exp.Expression:

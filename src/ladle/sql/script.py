@@ -11,7 +11,9 @@ from ladle.errors import SqlError
 from ladle.sql.dialect import DIALECT, Draft, LadleParser
 from ladle.sql.position import Source
 
-_AFTER_FROM = "WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, BEGIN ... END ..., or the end of the statement"
+_AFTER_FROM = (
+    "a comma, an operator, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, BEGIN ... END ..., or the end of the statement"
+)
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,12 @@ def _sql_error(error: ParseError, token: Token | None, chunk: Chunk) -> SqlError
     if description.startswith("Required") or "<Token" in description:
         return SqlError(f"Something is missing before {found}: {_missing(description)}.", position=position)
     if description.startswith("Invalid expression"):
-        return SqlError(f"Unexpected {found}.", hint=f"expected {_AFTER_FROM}", position=position)
-    return SqlError(f"{description.rstrip('.')}, at {found}.", position=position)
+        query = any(each.token_type == TokenType.SELECT for each in chunk.tokens)
+        expected = _AFTER_FROM if query else "the end of the statement"
+        return SqlError(f"Unexpected {found}.", hint=f"expected {expected}", position=position)
+    if description.startswith(("Found multiple 'BEGIN'", "Found multiple 'END'")):
+        return SqlError("A query has one window: BEGIN and END stand side by side, once.", position=position)
+    return SqlError(f"{description.rstrip('.')}.", position=position)
 
 
 def _missing(description: str) -> str:

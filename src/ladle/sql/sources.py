@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ladle.errors import LadleError, SqlError, UnknownName, Unsupported
 from ladle.plan import TimeWindow, Window
-from ladle.schema import ARRIVAL, StreamSchema
+from ladle.schema import ARRIVAL, StreamSchema, is_nested
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.dialect import BRACKET, SelectDraft
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
@@ -53,12 +53,12 @@ def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) ->
     """Binds FROM, joins and lateral views of a SELECT in place, and fills its scope."""
     from_ = node.args.get("from_")
     if from_ is not None:
-        relation = _bind_relation(binder, from_.this, scope, around)
-        scope.add(relation, from_.this)
+        scope.add(_bind_relation(binder, from_.this, scope, around), None)
     for join in node.args.get("joins") or ():
         _bind_join(binder, join, scope, around)
     for lateral in node.args.get("laterals") or ():
-        scope.add(_bind_lateral(binder, lateral, scope, around), lateral)
+        position = binder.source.of(lateral)
+        scope.add(_bind_lateral(binder, lateral, scope, around), position)
 
 
 def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
@@ -134,8 +134,8 @@ def _scan(
     draft = ScanDraft(f"_s{number}", stream, schema, window)
     binder.scans.append(draft)
     binder.mentions += 1
-    fields = tuple(Field(column.name, column.name) for column in schema.columns)
-    hidden = (Field("ts", ARRIVAL),) if schema.timestamp is None and schema.column("ts") is None else ()
+    fields = tuple(Field(column.name, column.name, plain=not is_nested(column.type)) for column in schema.columns)
+    hidden = (Field("ts", ARRIVAL, plain=True),) if schema.timestamp is None and schema.column("ts") is None else ()
     relation = Relation(alias, qualifiers, fields, hidden, scan=number)
     return relation, exp.Table(this=exp.to_identifier(draft.relation, quoted=True))
 
@@ -221,12 +221,11 @@ def _bind_table_function(
     for argument in list(call.expressions):
         bind_expression(argument, arguments, _bind_inner(binder, around))
     wanted = node.alias or name
-    alias = scope.alias_for(wanted)
+    # the alias of a LATERAL VIEW is rendered without quotes, so it is none of the user's
+    alias = scope.alias_for("_l" if node.args.get("view") else wanted)
     fields = tuple(Field(column, column) for column in _TABLE_FUNCTIONS[name])
     alias_node = node.args.get("alias")
     columns = alias_node.args.get("columns") if alias_node is not None else None
-    if not columns and isinstance(node, exp.Lateral) and name.startswith(("explode", "posexplode")) and not fields:
-        raise SqlError("Name the columns with AS.", position=binder.source.of(node))
     if columns:
         # explode of a map makes key and value
         if len(columns) != len(fields) and "explode" not in name:
@@ -252,10 +251,11 @@ def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> 
         or join.args.get("pivots")
     ):
         raise Unsupported("This kind of join is not part of Ladle's SQL.", position=binder.source.of(join))
+    position = binder.source.of(join.this)
     relation = _bind_relation(binder, join.this, scope, around)
     before = list(scope.relations)
     _merge_columns(binder, join, scope, relation, side)
-    scope.add(relation, join)
+    scope.add(relation, position)
     if side in ("RIGHT", "FULL"):
         for other in before:
             other.pushable = False

@@ -124,7 +124,6 @@ class QueryMaker:
                 TimeSpan(Moment(us=constants[0]), now),
                 TimeSpan(Moment(less=far), now),
                 TimeSpan(Moment(less=far), now),
-                TimeSpan(Moment(less=far), Moment(us=constants[1])),
                 TimeSpan(rng.choice((Moment(less=far), Moment(us=constants[0]))), None),
                 TimeSpan(None, rng.choice((now, Moment(us=constants[1])))),
             )

@@ -91,7 +91,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """`BEGIN b END e` at the end of a select; one of them may be left out."""
+    """`BEGIN b END e` at the end of a select. BEGIN alone ends at NOW, END alone begins with the first tuple."""
 
     begin: Moment | None
     end: Moment | None
@@ -410,7 +410,7 @@ class _Writer:
                 tests.append(f"{ts} <= {now}")
             case None if window is not None:
                 tests += [] if window.begin is None else [f"{ts} > {self.moment(window.begin)}"]
-                tests += [] if window.end is None else [f"{ts} <= {self.moment(window.end)}"]
+                tests.append(f"{ts} <= {self.moment(window.end or Moment())}")
         table = f"raw_{stream.name}"
         text = f"SELECT * FROM {table}" + (f" WHERE {' AND '.join(tests)}" if tests else "")
         if isinstance(source.window, Rows):

@@ -227,7 +227,9 @@ def _read(text: str, target: pa.DataType) -> Typed | None:
 def unscaled(value: Typed) -> str:
     """A decimal as a HUGEINT of its digits: the only exact way through division in DuckDB."""
     if value.type.precision + value.type.scale <= PRECISION_MAX:
-        return f"CAST({value.sql} * CAST({10**value.type.scale} AS DECIMAL({value.type.scale + 1},0)) AS HUGEINT)"
+        # As DECIMAL(38) because DuckDB gives products of narrow decimals only 18 digits.
+        power = f"CAST('{10**value.type.scale}' AS DECIMAL({value.type.scale + 1},0))"
+        return f"CAST(CAST({value.sql} AS DECIMAL(38,{value.type.scale})) * {power} AS HUGEINT)"
     return f"CAST(replace(CAST({value.sql} AS VARCHAR), '.', '') AS HUGEINT)"
 
 

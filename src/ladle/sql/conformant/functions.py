@@ -81,13 +81,20 @@ def _decimal_pair(arguments: Arguments) -> bool:
     return any(is_decimal(a.type) for a in arguments)
 
 
+def _wide(value: Typed) -> str:
+    """DuckDB gives the product of two decimals of up to 18 digits 18 digits, and raises beyond; of wider ones up to 38."""
+    if value.type.precision > 18:
+        return value.sql
+    return f"CAST({value.sql} AS DECIMAL(19,{value.type.scale}))"
+
+
 def _arithmetic(symbol: str) -> tuple[Entry, ...]:
     def decimal_sql(arguments: Arguments, type_: pa.DataType) -> str:
         a, b = arguments
         if symbol == "*":
             if a.type.precision + b.type.precision > PRECISION_MAX:
                 raise NotConformant("a product of decimals of more than 38 digits")
-            return f"CAST({a.sql} * {b.sql} AS {duckdb_type(type_)})"
+            return f"CAST({_wide(a)} * {b.sql} AS {duckdb_type(type_)})"
         wide = wider_decimal(a.type, b.type)
         if wide.precision >= PRECISION_MAX:
             raise NotConformant("a sum of decimals of more than 38 digits")
@@ -158,7 +165,7 @@ def _remainder(arguments: Arguments, type_: pa.DataType) -> str:
 def _bare_remainder(a: Typed, b: Typed) -> str:
     # DuckDB overflows on the smallest integer % -1, which is 0.
     if is_integral(a.type):
-        return f"(CASE WHEN {b.sql} = -1 THEN {b.sql} - {b.sql} ELSE {a.sql} % {b.sql} END)"
+        return f"(CASE WHEN {b.sql} = -1 THEN {a.sql} - {a.sql} ELSE {a.sql} % {b.sql} END)"
     return f"({a.sql} % {b.sql})"
 
 

@@ -1,0 +1,151 @@
+"""Kills: a workload in a process of its own, ended by SIGKILL at any step that touches the disk.
+
+A step is a call that makes or removes something durable (write, fsync, rename, unlink). The child counts them and kills
+itself at the one it was told, so a test can go through all of them without a single hook in the engine. What the engine
+acknowledged before, the child notes in a journal; after the kill the test opens the warehouse and holds it to that.
+
+    python -m ladle.testing.faults WAREHOUSE JOURNAL SEED KILL_AT [spark]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "CREATE STREAM {name} (n BIGINT, k INT, v STRING, at TIMESTAMP) TIMESTAMP BY at"
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class Steps:
+    """Counts the calls that touch the disk, and dies at one of them."""
+
+    _CALLS = ("fsync", "replace", "rename", "unlink", "link", "mkdir")
+
+    def __init__(self, kill_at: int) -> None:
+        self.count = 0
+        self._kill_at = kill_at
+
+    def install(self) -> None:
+        for name in self._CALLS:
+            setattr(os, name, self._counted(getattr(os, name)))
+        import pyarrow.parquet as pq
+
+        pq.ParquetWriter.close = self._counted(pq.ParquetWriter.close)
+
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.step()
+            value = call(*args, **kwargs)
+            self.step()
+            return value
+
+        return counted
+
+    def step(self) -> None:
+        self.count += 1
+        if self.count == self._kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Journal:
+    """What was begun and what was acknowledged, written past the counted calls."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def note(self, **fact: Any) -> None:
+        os.write(self._descriptor, (json.dumps(fact) + "\n").encode())
+
+
+def rows_of(push: int, count: int) -> list[dict[str, Any]]:
+    """The rows of a push; told by its number, so that a test can make them again."""
+    return [
+        {
+            "n": push * 1_000 + i,
+            "k": (push * 7 + i) % 10,
+            "v": f"v{i % 3}",
+            "at": START + timedelta(seconds=push * 10 + i % 7),
+        }
+        for i in range(count)
+    ]
+
+
+def queries_of(number: int) -> tuple[str, str]:
+    """A query's name and text, told by its number."""
+    streams = ("a", "b")
+    return f"q{number}", f"SELECT n, k FROM {streams[number % 2]} WHERE k < {number % 10} AND v <> 'v{number % 3}'"
+
+
+def run(warehouse: Path, journal: Journal, seed: int, *, spark: bool) -> None:
+    """Push, register, unregister, compact, restart; note each before and after."""
+    rng = random.Random(seed)
+    connect = _connect(spark=spark)
+    settings = {"compact_files_min": 3, "grace_seconds": 0.0, "checkpoint_entries": 5, "maintenance_seconds": 0.2}
+    known = _facts(warehouse.parent / "journal")
+    pushes = max((fact["push"] for fact in known if "push" in fact), default=0)
+    queries = max((fact["query"] for fact in known if "query" in fact), default=0)
+    db = connect(warehouse, settings=settings)
+    for name in ("a", "b"):
+        if name not in {stream.name for stream in db.streams()}:
+            db.sql(SCHEMA.format(name=name))
+    for _ in range(12):
+        match rng.choice(["push", "push", "push", "push_later", "register", "unregister", "maintain", "restart"]):
+            case "push" | "push_later" as kind:
+                pushes += 1
+                count = rng.randint(1, 40)
+                stream = "ab"[pushes % 2]
+                journal.note(push=pushes, stream=stream, rows=count, done=False)
+                db.push(stream, rows_of(pushes, count), wait=kind == "push")
+                journal.note(push=pushes, stream=stream, rows=count, done=True)
+            case "register":
+                queries += 1
+                name, text = queries_of(queries)
+                journal.note(query=queries, standing=None)
+                db.register(text, name=name, materialize=rng.choice(["none", "partial", "complete"]))
+                journal.note(query=queries, standing=True)
+            case "unregister":
+                standing = [query.name for query in db.queries()]
+                if standing:
+                    gone = rng.choice(standing)
+                    journal.note(query=int(gone[1:]), standing=None)
+                    db.unregister(gone)
+                    journal.note(query=int(gone[1:]), standing=False)
+            case "maintain":
+                db.maintain()
+            case "restart":
+                db.close()
+                db = connect(warehouse, settings=settings)
+    db.close()
+
+
+def _facts(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _connect(*, spark: bool) -> Callable[..., Any]:
+    if spark:
+        from ladle.connection import connect
+
+        return connect
+    from ladle.testing.inline import connect_inline
+
+    return connect_inline
+
+
+def main() -> None:
+    warehouse, journal, seed, kill_at, *rest = sys.argv[1:]
+    steps = Steps(int(kill_at))
+    steps.install()
+    run(Path(warehouse), Journal(Path(journal)), int(seed), spark=rest == ["spark"])
+    sys.stdout.write(f"{steps.count}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""A catalog for the tests of the SQL front: a few streams, a quarantine and two standing queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from ladle.schema import TIMESTAMP, Column, StreamSchema
+
+RESERVED = ("end", "order", "begin", "now", "range", "rows", "timestamp", "query", "stream", "at")
+
+
+def _schema(by: str | None = None, /, **columns: pa.DataType) -> StreamSchema:
+    return StreamSchema(tuple(Column(name, type_) for name, type_ in columns.items()), by)
+
+
+class Catalog:
+    def __init__(self) -> None:
+        self.streams = {
+            "trades": _schema("at", symbol=pa.string(), Price=pa.float64(), size=pa.int32(), at=TIMESTAMP),
+            "PTb": _schema(
+                "timestamp", saddr=pa.string(), daddr=pa.string(), length=pa.int64(), timestamp=TIMESTAMP
+            ),
+            "sensors": _schema(
+                room=pa.string(),
+                t=pa.float64(),
+                tags=pa.list_(pa.string()),
+                s=pa.struct([pa.field("f", pa.int32())]),
+            ),
+            "odd": _schema(**{name: pa.int32() for name in RESERVED}),
+            "stamped": _schema(ts=pa.string(), v=pa.int32()),
+            "trades.quarantine": _schema(reason=pa.string(), row=pa.string()),
+        }
+        self.queries = {
+            "Expensive": "SELECT symbol, price FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 10 MINUTES END NOW",
+            "Nested": "SELECT symbol FROM expensive WHERE symbol <> 'x'",
+        }
+
+    def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
+        return next(((key, value) for key, value in self.streams.items() if key.lower() == name.lower()), None)
+
+    def query_sql(self, name: str) -> tuple[str, str] | None:
+        return next(((key, value) for key, value in self.queries.items() if key.lower() == name.lower()), None)
+
+    def stream_names(self) -> Iterable[str]:
+        return self.streams
+
+    def query_names(self) -> Iterable[str]:
+        return self.queries

@@ -1,0 +1,46 @@
+"""Bound plans as text: each block of `fixtures/plans.txt` is a query, its scans and its residual.
+
+A scan reads `_s0 stream | factor & factor | window | columns`, the residual is Spark's text. Everything that must hold
+for every plan (it survives JSON, every column of the text is one that its scan brings) is checked for each block too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.sql.names import Catalog
+
+from ladle.plan import Plan
+from ladle.plan.query import plan_from_json, plan_to_json
+from ladle.sql import bind
+
+_TEXT = (Path(__file__).parent / "fixtures" / "plans.txt").read_text(encoding="utf-8")
+_BLOCKS = [block.strip() for block in _TEXT.split("\n\n") if block.strip() and not block.startswith("#")]
+
+
+def render(plan: Plan) -> str:
+    lines = [
+        f"{scan.relation} {scan.block.stream} | {' & '.join(factor.sql for factor in scan.block.factors) or '-'} | "
+        f"{scan.window} | {', '.join(scan.columns)}"
+        for scan in plan.scans
+    ]
+    residual = plan.residual
+    if residual.projection is not None:
+        lines.append("projection " + ", ".join(f"{column} AS {name}" for name, column in residual.projection))
+    else:
+        lines.append(residual.spark_sql)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("block", _BLOCKS, ids=[block.splitlines()[0][:60] for block in _BLOCKS])
+def test_plan(block: str) -> None:
+    query, _, expected = block.partition("\n")
+    plan = bind(query, Catalog())
+    assert render(plan) == expected
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert plan.sql == query
+
+
+def test_there_are_fixtures() -> None:
+    assert len(_BLOCKS) > 40
