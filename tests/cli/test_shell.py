@@ -46,22 +46,23 @@ class Terminal:
         )
         os.close(slave)
         self.seen = ""
+        self.read = 0
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     def wait_for(self, text: str, seconds: float = 60) -> str:
-        """What was printed up to and including this text, since the last wait."""
+        """What was printed after the last wait, up to and including this text."""
         deadline = time.monotonic() + seconds
-        while text not in _ESCAPES.sub("", self.seen):
+        while (found := _ESCAPES.sub("", self.seen).find(text, self.read)) < 0:
             ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"waited for {text!r}, saw {self.seen!r}"
             try:
                 self.seen += os.read(self._master, 65_536).decode(errors="replace")
             except OSError:
                 raise AssertionError(f"the shell ended before {text!r}; saw {self.seen!r}") from None
-        shown, self.seen = _ESCAPES.sub("", self.seen), ""
-        return shown
+        begin, self.read = self.read, found + len(text)
+        return _ESCAPES.sub("", self.seen)[begin : self.read]
 
     def close(self) -> int:
         code = self.process.wait(30)
@@ -84,6 +85,7 @@ def test_a_session(shell: Terminal, tmp_path: Path) -> None:
     shell.wait_for("stream trades created")
     shell.type("INSERT INTO trades VALUES ('IBM', 193.5), ('KO', 69.25);\r")
     shell.wait_for("2 rows inserted")
+    shell.wait_for(" ms")
     # Several lines, and a semicolon inside a string does not end the statement.
     shell.type("SELECT symbol\rFROM trades\rWHERE symbol <> 'a;b'\rORDER BY price;\r")
     shown = shell.wait_for(" ms")
@@ -91,6 +93,7 @@ def test_a_session(shell: Terminal, tmp_path: Path) -> None:
     assert re.search(r"epoch 1, [\d,]+ ms", shown)
     # An error shows where it is, and the shell goes on.
     shell.type("SELECT nope FROM trades;\r")
+    shell.wait_for("error: ")
     shell.wait_for("^")
     shell.type("\\d trades\r")
     assert "DOUBLE" in shell.wait_for(" ms")

@@ -50,7 +50,9 @@ def _problem(case: Case, theirs: pa.Table, ours: pa.Table, index: int) -> str | 
         return None
     at = rows[0]
     given = table()
-    named = {name: given.column(name)[at].as_py() for name in given.column_names if re.search(rf"\b{name}\b", case.spark)}
+    named = {
+        name: given.column(name)[at].as_py() for name in given.column_names if re.search(rf"\b{name}\b", case.spark)
+    }
     spark = "raises" if spark_raised[at].as_py() else repr(expected[at].as_py())
     duck = "raises" if duckdb_raised[at].as_py() else repr(actual[at].as_py())
     return f"{case.label}: {len(rows)} rows, {case.spark} of {named}: Spark {spark}, DuckDB {duck}"

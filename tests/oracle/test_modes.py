@@ -53,7 +53,9 @@ def test_complete_follows_the_clock_without_new_data(tmp_path: Path) -> None:
     db.sql("CREATE STREAM s (a INT)")
     names = []
     for mode in MODES:
-        names.append(db.register("SELECT a FROM s BEGIN NOW - INTERVAL 1 MINUTE END NOW", name=mode, materialize=mode).name)
+        names.append(
+            db.register("SELECT a FROM s BEGIN NOW - INTERVAL 1 MINUTE END NOW", name=mode, materialize=mode).name
+        )
     db.push("s", [{"a": 1}], wait=True)
     clock.advance(40_000_000)
     db.push("s", [{"a": 2}], wait=True)

@@ -36,7 +36,9 @@ def _transfers(rng: random.Random, at_us: int) -> list[dict[str, object]]:
     return rows
 
 
-def _watch(ask: Callable[[], tuple[int, int | None, int]], seen: Seen, errors: list[BaseException], stop: threading.Event) -> None:
+def _watch(
+    ask: Callable[[], tuple[int, int | None, int]], seen: Seen, errors: list[BaseException], stop: threading.Event
+) -> None:
     try:
         while not stop.is_set():
             seen.append(ask())

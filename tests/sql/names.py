@@ -19,9 +19,7 @@ class Catalog:
     def __init__(self) -> None:
         self.streams = {
             "trades": _schema("at", symbol=pa.string(), Price=pa.float64(), size=pa.int32(), at=TIMESTAMP),
-            "PTb": _schema(
-                "timestamp", saddr=pa.string(), daddr=pa.string(), length=pa.int64(), timestamp=TIMESTAMP
-            ),
+            "PTb": _schema("timestamp", saddr=pa.string(), daddr=pa.string(), length=pa.int64(), timestamp=TIMESTAMP),
             "sensors": _schema(
                 room=pa.string(),
                 t=pa.float64(),

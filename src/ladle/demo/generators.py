@@ -87,7 +87,7 @@ class Market:
 
     @property
     def description(self) -> str:
-        return f"a generated market of {len(_LISTED)} stocks"
+        return f"{len(_LISTED)} stocks (generated)"
 
     @property
     def history_seconds(self) -> int:
@@ -177,7 +177,7 @@ class Building:
 
     @property
     def description(self) -> str:
-        return f"a generated floor of {self.MOTES} motes"
+        return f"{self.MOTES} motes (generated)"
 
     @property
     def history_seconds(self) -> int:
@@ -282,7 +282,7 @@ class Network:
 
     @property
     def description(self) -> str:
-        return "a generated network of 256 hosts"
+        return "256 hosts (generated)"
 
     @property
     def history_seconds(self) -> int:

@@ -94,7 +94,7 @@ def stock_ticks(folder: Path, *, day: str = "20131007", speed: float = 60.0) -> 
     length_us = (close_ms - open_ms) * 1_000
     tables = {"trades": trades, "quotes": quotes}
     return Trace(
-        f"real ticks of BAC and IBM, 7 October 2013, {speed:g} times faster",
+        f"BAC and IBM ticks of 2013 (real, {speed:g}x)",
         {name: _in_hours(pa.concat_tables(parts), length_us) for name, parts in tables.items()},
         length_us,
         speed,
@@ -122,7 +122,7 @@ def intel_lab(folder: Path, *, speed: float = 60.0) -> Trace:
         }
     ).sort_by("at")
     length_us = table["at"][-1].as_py() + 1_000_000
-    return Trace(f"real readings of 52 motes, March 2004, {speed:g} times faster", {"sensors": table}, length_us, speed)
+    return Trace(f"52 motes of 2004 (real, {speed:g}x)", {"sensors": table}, length_us, speed)
 
 
 def zeek_connections(folder: Path, *, speed: float = 600.0) -> Trace:
@@ -132,7 +132,7 @@ def zeek_connections(folder: Path, *, speed: float = 600.0) -> Trace:
     at = pc.subtract(table["at"], pc.min(table["at"]))
     table = table.set_column(0, "at", at).sort_by("at")
     length_us = table["at"][-1].as_py() + 1_000_000
-    words = f"real connections of two links, June 2022, {speed:g} times faster"
+    words = f"connections of 2022 (real, {speed:g}x)"
     return Trace(words, {"connections": table}, length_us, speed)
 
 

@@ -32,10 +32,10 @@ _VIEW_SECONDS = 0.5
 _PLAIN_SECONDS = 5.0
 _TURN_SECONDS = 5.0
 _WAYS = {
-    "trades": "a Spark source: Parquet files in a folder",
-    "quotes": "pushed by a client, as Arrow",
-    "sensors": "pushed by a gateway that checks nothing",
-    "connections": "a Spark source: Parquet files in a folder",
+    "trades": "Spark file source (Parquet)",
+    "quotes": "pushed as Arrow tables",
+    "sensors": "pushed as unchecked rows",
+    "connections": "Spark file source (Parquet)",
 }
 
 
@@ -86,11 +86,10 @@ class Demo:
     def run(self, feeds: list[Feed], picture_file: str | None) -> None:
         import ladle
 
-        self._picture.title = "; ".join(feed.description for feed in feeds)
-        for feed in feeds:
-            self._say(f"data: {feed.description}")
+        self._picture.title = ", ".join(feed.description for feed in feeds)
+        self._say(f"data: {self._picture.title}")
         if any(isinstance(feed, Trace) for feed in feeds):
-            self._say("the times of replayed data are shifted to now")
+            self._say("real data is replayed faster than it happened, with its times shifted to now")
         self._say(f"starting Spark and opening {self._path} (about ten seconds) ...")
         with ladle.connect(str(self._path)) as db:
             pump = self._prepare(db, feeds)
@@ -171,8 +170,8 @@ class Demo:
         rows = count_text(self._picture.streams["trades"].rows)
         counted = sum(answer.table.column("blocks").to_pylist()) if len(answer) else 0
         self._event(
-            f"'{LATE.name}' registered after {rows} trades had arrived; "
-            f"registered and answered for all of them in {took_ms:,.0f} ms ({counted:,} block trades)"
+            f"{LATE.name} was registered after {rows} trades had arrived; {took_ms:,.0f} ms later it had answered "
+            f"for all of them: {counted:,} block trades of the five busiest stocks"
         )
         self._show(LATE.name, 2 * _TURN_SECONDS)
 
@@ -182,9 +181,8 @@ class Demo:
         failing = {source.stream: source.error for source in status.sources if source.error}
         for stream in status.streams:
             line = self._picture.streams.setdefault(stream.name, StreamLine(stream.name, ""))
-            line.rows, line.epochs = stream.rows, stream.epochs
-            line.rate = stream.rows_per_second
-            line.rates.append(stream.rows_per_second)
+            line.note_rows(stream.rows, self._picture.seconds)
+            line.rate, line.epochs = stream.rows_per_second, stream.epochs
             line.quarantined, line.waiting = stream.quarantined, stream.pending
             line.error = failing.get(stream.name) or stream.error
         for query in status.queries:

@@ -30,6 +30,16 @@ class StreamLine:
     waiting: int = 0
     error: str | None = None
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=_SPARK_WIDTH))
+    _noted: tuple[float, int] | None = None
+
+    def note_rows(self, rows: int, seconds: float) -> None:
+        """Take the count of rows; once a second, its growth becomes a bar of the spark line."""
+        self.rows = rows
+        if self._noted is None:
+            self._noted = (seconds, rows)
+        elif seconds - self._noted[0] >= 1:
+            self.rates.append((rows - self._noted[1]) / (seconds - self._noted[0]))
+            self._noted = (seconds, rows)
 
 
 @dataclass
@@ -61,7 +71,7 @@ class Picture:
     streams: dict[str, StreamLine] = field(default_factory=dict)
     queries: dict[str, QueryLine] = field(default_factory=dict)
     shown: str | None = None
-    events: deque[str] = field(default_factory=lambda: deque(maxlen=4))
+    events: deque[str] = field(default_factory=lambda: deque(maxlen=3))
 
 
 def render(picture: Picture) -> RenderableType:
@@ -180,20 +190,12 @@ def _answer(picture: Picture) -> Panel:
     )
 
 
-def _events(picture: Picture) -> Table:
+def _events(picture: Picture) -> Text:
     """What happened, and what to type next."""
-    where = f"-w {picture.warehouse}"
-    both = Table.grid(expand=True, padding=(0, 2))
-    both.add_column(ratio=1)
-    both.add_column(ratio=1)
-    typed = Text.assemble(
-        ("in another terminal\n", "dim"),
-        f"ladle sql {where}\n",
-        f"ladle invoke movers {where}\n",
-        f"ladle status {where}",
-        no_wrap=True,
-        overflow="ellipsis",
-    )
-    happened = Text("\n".join(picture.events), overflow="ellipsis", no_wrap=True)
-    both.add_row(typed, happened)
-    return both
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for event in picture.events:
+        text.append(f" {event}\n", "magenta")
+    text.append(" in another terminal:  ", "dim")
+    text.append(f"ladle sql -w {picture.warehouse}")
+    text.append("   also: invoke movers, queries, explain, status, push, register", "dim")
+    return text

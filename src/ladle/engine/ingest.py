@@ -112,6 +112,7 @@ class Ingest:
                     after=stream.batches.get(INBOX, 0),
                     bytes_max=self._store.settings.push_bytes_max,
                 )
+                inbox.discard(stream.batches.get(INBOX, 0))
                 self._lanes[stream.id] = Lane(inbox)
             return self._lanes[stream.id]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ladle import catalog as entries
 from ladle.archive.delta import DeltaFollower
+from ladle.archive.files import is_abandoned
 from ladle.archive.segments import DataFile, compact
 from ladle.catalog import Catalog, StreamState
 from ladle.engine.backfill import needed_files
@@ -28,6 +29,9 @@ _log = logging.getLogger(__name__)
 
 _ORPHAN_LOOK_SECONDS = 60.0
 _MERGES_PER_ROUND = 8
+_ABANDONED_SECONDS = 600.0
+"""A half-written file this old has no writer any more, wherever it ran."""
+_QUERY_SET_SECONDS = 3_600.0
 
 
 class Maintenance:
@@ -130,7 +134,8 @@ class Maintenance:
             follower = self._followers.get(stream.id)
             if follower is None:
                 root = self._store.warehouse.stream(stream.id).archive
-                follower = self._followers[stream.id] = DeltaFollower(root)
+                time_column = stream.schema.timestamp_column
+                follower = self._followers[stream.id] = DeltaFollower(root, ts_column=time_column)
             follower.follow(catalog.seq, stream.schema.arrow, stream.files)
             self._followed[stream.id] = stream
 
@@ -162,10 +167,12 @@ class Maintenance:
         for stream in _all_streams(catalog):
             known = {file.name for file in stream.files} | spared
             for path in _files(self._store.directory(stream)):
+                if is_abandoned(path.name) and _age_seconds(path) > _ABANDONED_SECONDS:
+                    path.unlink(missing_ok=True)
                 if path.suffix != ".parquet" or path.name in known or path.name.partition("-")[0] in busy:
                     continue
                 # The catalog was read first: what is committed since is younger than a grace.
-                if time.time() - path.stat().st_mtime >= self._store.settings.grace_seconds:
+                if _age_seconds(path) >= self._store.settings.grace_seconds:
                     _log.info("removing %s, which was never committed", path.name)
                     path.unlink(missing_ok=True)
         self._remove_dropped(catalog)
@@ -195,7 +202,7 @@ class Maintenance:
                     coverage.remove(data_file, name)
         live_sets = {f"{stream.id}-" for stream in catalog.streams.values()}
         for path in _files(self._store.warehouse.derived / "querysets"):
-            stale = time.time() - path.stat().st_mtime > 3_600
+            stale = _age_seconds(path) > _QUERY_SET_SECONDS
             if stale or not any(path.name.startswith(prefix) for prefix in live_sets):
                 path.unlink(missing_ok=True)
 
@@ -231,6 +238,13 @@ def _all_streams(catalog: Catalog) -> Iterator[StreamState]:
 
 def _quarantine_floor(stream: StreamState, wall_us: int) -> int | None:
     return None if stream.retain_us is None else wall_us - stream.retain_us
+
+
+def _age_seconds(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _files(directory: Path) -> list[Path]:

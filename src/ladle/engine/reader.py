@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ladle.archive.segments import DataFile
 from ladle.catalog import Catalog, StreamState
+from ladle.columns import from_numpy, to_numpy
 from ladle.engine.store import Store
 from ladle.errors import EvaluationError
 from ladle.evaluate import evaluate_factors
 from ladle.plan import Block, RowsWindow, Scan, TimeWindow
-from ladle.plan.window import MAX_US, MIN_US
+from ladle.plan.window import MIN_US
 from ladle.stem.results import RowIds
 
 _ROWS_PER_EVALUATION = 1 << 20
@@ -164,7 +165,7 @@ class Reader:
         needed = columns if not piece.edge or time in columns else (*columns, time)
         table = self._segment(stream, piece, needed)
         if ids is not None:
-            table = table.take(pa.array(ids))
+            table = table.take(from_numpy(ids))
         elif piece.skip:
             table = table.slice(piece.skip)
         if piece.edge:
@@ -191,7 +192,7 @@ class Reader:
             mask = np.empty(0, dtype=np.bool_)
         start = 0
         for piece, part in zip(pieces, parts, strict=True):
-            yield piece, part.filter(pa.array(mask[start : start + len(part)])).select(columns)
+            yield piece, part.filter(from_numpy(mask[start : start + len(part)])).select(columns)
             start += len(part)
 
     def _segment(self, stream: StreamState, piece: Piece, columns: tuple[str, ...]) -> pa.Table:
@@ -220,11 +221,8 @@ class Reader:
                 return int(starts[i] + segments.rows[i] - left)
             piece = Piece(stream.files[segments.file[i]], int(segments.row_group[i]), int(segments.rows[i]), 0, True)
             time = stream.schema.timestamp_column
-            times = self._segment(stream, piece, (time,)).column(time).cast(pa.int64())
-            ok = pc.less_equal(times, now_us)
-            if floor_us is not None:
-                ok = pc.and_(ok, pc.greater(times, floor_us))
-            numbers = np.flatnonzero(ok.to_numpy())
+            times = _times(self._segment(stream, piece, (time,)), time)
+            numbers = np.flatnonzero((times <= now_us) & (times > (MIN_US if floor_us is None else floor_us)))
             if len(numbers) >= left:
                 return int(starts[i] + numbers[len(numbers) - left])
             left -= len(numbers)
@@ -237,16 +235,15 @@ class Reader:
 
 
 def empty(stream: StreamState, columns: tuple[str, ...]) -> pa.Table:
-    return pa.schema([stream.schema.arrow.field(name) for name in columns]).empty_table()
+    schema = pa.schema([stream.schema.arrow.field(name) for name in columns])
+    return pa.Table.from_batches([], schema)
 
 
 def cut_to(table: pa.Table, time: str, extent: Extent) -> pa.Table:
     """Rows with `begin < ts <= end`."""
-    times = table.column(time).cast(pa.int64())
-    mask = None
-    if extent.begin_us > MIN_US:
-        mask = pc.greater(times, extent.begin_us)
-    if extent.end_us < MAX_US:
-        before = pc.less_equal(times, extent.end_us)
-        mask = before if mask is None else pc.and_(mask, before)
-    return table if mask is None else table.filter(mask)
+    times = _times(table, time)
+    return table.filter(from_numpy((times > extent.begin_us) & (times <= extent.end_us)))
+
+
+def _times(table: pa.Table, time: str) -> npt.NDArray[np.int64]:
+    return to_numpy(table.column(time).cast(pa.int64()))

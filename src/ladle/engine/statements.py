@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from ladle import sql
 from ladle.answer import Answer
 from ladle.catalog import Catalog
 from ladle.clock import to_datetime
+from ladle.columns import from_numpy, from_strings
 from ladle.errors import TypeMismatch, unknown
 from ladle.schema import ARRIVAL, StreamSchema, type_name
 from ladle.sql.statements import (
@@ -142,8 +144,11 @@ def _describe_columns(schema: StreamSchema) -> pa.Table:
 
 
 def _columns(**columns: list[Any]) -> pa.Table:
-    fields = {name: pa.array(values, None if values else pa.string()) for name, values in columns.items()}
-    return pa.table(fields)
+    arrays = [
+        from_numpy(np.array(values, dtype=np.int64)) if values and isinstance(values[0], int) else from_strings(values)
+        for values in columns.values()
+    ]
+    return pa.Table.from_arrays(arrays, names=list(columns))
 
 
 def _table(db: Database, table: pa.Table) -> Answer:
@@ -152,7 +157,7 @@ def _table(db: Database, table: pa.Table) -> Answer:
 
 
 def _text(db: Database, make: Callable[[], str]) -> Answer:
-    return _table(db, pa.table({"plan": make().splitlines()}))
+    return _table(db, _columns(plan=make().splitlines()))
 
 
 def _said(db: Database, message: str) -> Answer:

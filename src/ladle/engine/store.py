@@ -43,9 +43,12 @@ class Store:
         self._graveyard: list[tuple[int, Path]] = []
         self._closed = False
         self._listeners: list[Callable[[Catalog], None]] = []
-        self._catalog, self._checkpointed_seq = self._load()
         self._leases = Leases(warehouse.leases)
-        self._lease = None if warehouse.writable else self._leases.acquire(self._catalog.seq)
+        # Position 0 holds every file until the log is read and the true position known.
+        self._lease = None if warehouse.writable else self._leases.acquire(0)
+        self._catalog, self._checkpointed_seq = self._load()
+        if self._lease is not None:
+            self._lease.move(self._catalog.seq)
         self.committed = threading.Condition()
         """Notified after each commit."""
 

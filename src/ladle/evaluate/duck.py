@@ -5,7 +5,9 @@ Timestamps enter without their zone (every clock here is UTC), so that the sessi
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections.abc import Mapping
 
 import duckdb
@@ -14,7 +16,35 @@ import pyarrow as pa
 from ladle.errors import EvaluationError, InvocationTimeout
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
 
-_local = threading.local()
+
+
+class _Connections(threading.local):
+    """One thread's databases, by the memory they may use."""
+
+    def __init__(self) -> None:
+        self.by_memory = _Databases()
+
+
+class _Databases:
+    def __init__(self) -> None:
+        self.opened: dict[int | None, duckdb.DuckDBPyConnection] = {}
+        _living.add(self)
+
+    def close(self) -> None:
+        for connection in self.opened.values():
+            connection.close()
+        self.opened.clear()
+
+
+_living: weakref.WeakSet[_Databases] = weakref.WeakSet()
+_local = _Connections()
+
+
+@atexit.register
+def _close_all() -> None:
+    # DuckDB's bindings complain on stderr about what is still open when the interpreter goes.
+    for databases in list(_living):
+        databases.close()
 
 
 class Interrupted(InvocationTimeout):
@@ -65,9 +95,7 @@ def run(
 
 def _connection(memory_bytes_max: int | None) -> duckdb.DuckDBPyConnection:
     """One closed-in database per thread: cursors of one database would see each other's registered tables."""
-    cached: dict[int | None, duckdb.DuckDBPyConnection] | None = getattr(_local, "connections", None)
-    if cached is None:
-        cached = _local.connections = {}
+    cached = _local.by_memory.opened
     if memory_bytes_max not in cached:
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": 2,

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.columns import to_numpy
 from ladle.errors import LadleError
 from ladle.evaluate import duck
 from ladle.plan import Factor
@@ -71,4 +72,4 @@ def _evaluate(table: pa.Table, factors: list[Factor], seconds_max: float | None,
         _evaluate(table, factors[middle:], seconds_max, result)
         return
     for factor, column in zip(factors, answer.columns, strict=True):
-        result.masks[factor.sql] = column.to_numpy(zero_copy_only=False).astype(np.bool_, copy=False)
+        result.masks[factor.sql] = to_numpy(column)

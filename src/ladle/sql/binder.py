@@ -18,6 +18,7 @@ from sqlglot import exp
 from ladle.errors import SqlError, Unsupported
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
+from ladle.sql.grouping import check_grouping
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import Source
@@ -174,6 +175,7 @@ class Binder:
             self._expression(where.this, scope, around)
             push_where(node, scope, self.scans)
         self._group(node, scope, around, projections)
+        check_grouping(node, scope, [tree for _, tree in projections])
         for window in node.args.get("windows") or ():
             self._expression(window, scope, around)
         for key in ("limit", "offset"):

@@ -19,7 +19,7 @@ from ladle.sql.conformant.expressions import condition
 from ladle.sql.conformant.known import check_functions
 from ladle.sql.conformant.relations import query, root_scope
 from ladle.sql.conformant.scope import Scope, quoted
-from ladle.sql.conformant.typing import NotConformant, Typed
+from ladle.sql.conformant.spark_types import NotConformant, Typed
 
 __all__ = [
     "NotConformant",

@@ -35,6 +35,8 @@ def output_name(node: exp.Expr) -> str:
     """The column name of a projection that has no alias."""
     if isinstance(node, exp.Column | exp.Dot):
         return node.name
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column | exp.Dot):
+        return node.this.name
     return _text(node)
 
 
@@ -56,6 +58,8 @@ def _text(node: exp.Expr) -> str:
             return _call(node)
         case exp.Neg():
             return f"-{node.this.name}" if isinstance(node.this, exp.Literal) else f"(- {_text(node.this)})"
+        case exp.Not(this=exp.Is(expression=exp.Null())):
+            return f"({_text(node.this.this)} IS NOT NULL)"
         case exp.Not():
             return f"(NOT {_text(node.this)})"
         case exp.NEQ():
@@ -69,8 +73,7 @@ def _text(node: exp.Expr) -> str:
         case exp.In() if node.expressions:
             return f"({_text(node.this)} IN ({', '.join(_text(item) for item in node.expressions)}))"
         case exp.Between():
-            this = _text(node.this)
-            return f"(({this} >= {_text(node.args['low'])}) AND ({this} <= {_text(node.args['high'])}))"
+            return f"between({_text(node.this)}, {_text(node.args['low'])}, {_text(node.args['high'])})"
         case exp.Like():
             text = f"{_text(node.this)} LIKE {_text(node.expression)}"
             return f"(NOT {text})" if node.args.get("negate") else text

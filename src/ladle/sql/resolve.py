@@ -99,15 +99,22 @@ def _bind_column(node: exp.Column, scope: Scope, aliases: Aliases) -> exp.Expres
     if hidden and not _in_aggregate(node):
         local = None
     if local is not None:
-        return local
+        return _placed(local, parts[0])
     if alias is not None:
         return _fields(wrapped(alias.copy()), parts[1:])
     for outer in scope.chain():
         if outer is not scope and (found := outer.lookup(parts)) is not None:
-            return found
+            return _placed(found, parts[0])
     if len(parts) == 1 and name == NOW and not parts[0].quoted:
         return now_parameter()
     raise scope.unknown_column(parts)
+
+
+def _placed(node: exp.Expression, identifier: exp.Identifier) -> exp.Expression:
+    """A bound column keeps the place where it was written, for errors found later."""
+    if (start := identifier.meta.get("start")) is not None:
+        node.meta["start"] = start
+    return node
 
 
 def _bind_call(node: exp.Anonymous, scope: Scope) -> None:
@@ -116,6 +123,8 @@ def _bind_call(node: exp.Anonymous, scope: Scope) -> None:
     if name in _UNIT_FIRST and len(arguments) == 3 and isinstance(arguments[0], exp.Column):
         arguments[0].replace(exp.var(arguments[0].name.upper()))
     if any(_is_star(argument) for argument in arguments) and not (name == "count" and _plain_star(arguments)):
+        if name == "count":
+            raise SqlError("Rows are counted by count(*).", position=scope.source.of(node))
         _expand_arguments(node, scope)
 
 

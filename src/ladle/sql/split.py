@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CLAUSES_MAX = 16
 """A conjunct whose normal form has more clauses than this is kept whole."""
 
+GUARDS_MAX = 32
+"""A factor that may raise repeats the conjuncts before it; after more than this many it stays in the residual."""
+
 _FLIPPED: dict[type[exp.Expr], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
@@ -130,6 +133,8 @@ def _candidate(tree: exp.Expression, owner: ScanDraft) -> _Candidate | None:
 def _guarded(candidate: _Candidate, before: Sequence[exp.Expression], owner: ScanDraft) -> _Candidate | None:
     if not before:
         return candidate
+    if len(before) > GUARDS_MAX:
+        return None
     condition = exp.and_(*before)
     case = exp.Case(ifs=[exp.If(this=condition, true=candidate.tree.copy())], default=exp.false())
     return _candidate(case, owner)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ladle.clock import to_datetime
+from ladle.columns import from_numpy, to_numpy
 from ladle.errors import TypeMismatch
 from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, type_name
 from ladle.stem.convert import convert, convert_values, is_convertible
@@ -94,7 +95,7 @@ class Intake:
             return tuples, Rejected()
         keep = np.ones(len(table), dtype=np.bool_)
         keep[list(reasons)] = False
-        return tuples.filter(pa.array(keep)), _rejected(table, reasons)
+        return tuples.filter(from_numpy(keep)), _rejected(table, reasons)
 
     def _columns(self, table: pa.Table, reasons: dict[int, str]) -> list[pa.Array]:
         given = {name.lower(): name for name in table.column_names}
@@ -196,7 +197,7 @@ def _text(value: Any) -> str:
 
 def _rows(mask: pa.Array | pa.ChunkedArray) -> list[int]:
     array = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-    rows: list[int] = np.flatnonzero(array.fill_null(False).to_numpy(zero_copy_only=False)).tolist()
+    rows: list[int] = np.flatnonzero(to_numpy(array.fill_null(False))).tolist()
     return rows
 
 

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.columns import to_numpy
+
 RowIds = npt.NDArray[np.uint32]
 
 SUFFIX = ".results"
@@ -143,8 +145,4 @@ def _decode(kind: int, payload: pa.Buffer, rows: int) -> RowIds | None:
 
 
 def _numpy(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    column = table.column(name)
-    if column.num_chunks == 0:
-        return np.empty(0, dtype=np.int64)
-    array: npt.NDArray[np.int64] = column.chunk(0).to_numpy()
-    return array
+    return to_numpy(table.column(name))

@@ -54,7 +54,10 @@ class Standing:
 
 
 class Driver:
-    """One warehouse under test. `without_spark`: residuals that only Spark can run are counted, not compared."""
+    """One warehouse under test. `without_spark`: residuals that only Spark can run are counted, not compared.
+
+    It counts the answers `checked`, those of them that had rows (`filled`), and those left `unanswered`.
+    """
 
     def __init__(self, path: Path, connect: Connect, *, seed: int = 0, without_spark: bool = True) -> None:
         self.path = path
@@ -62,6 +65,7 @@ class Driver:
         self.oracle = Oracle()
         self.standing: dict[str, Standing] = {}
         self.checked = 0
+        self.filled = 0
         self.unanswered = 0
         self._connect = connect
         self._without_spark = without_spark
@@ -241,6 +245,7 @@ class Driver:
         if problem is None and got.epoch < self._epoch:
             problem = f"epoch {got.epoch} after {self._epoch}"
         self.checked += 1
+        self.filled += bool(expected.rows)
         if problem is not None:
             raise Mismatch(f"{label}: {problem}\nLadle:  {to_ladle(query)}\nDuckDB: {expected.sql}")
         self._epoch = got.epoch

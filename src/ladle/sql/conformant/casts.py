@@ -15,7 +15,7 @@ from re import ASCII, compile
 import pyarrow as pa
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
-from ladle.sql.conformant.typing import (
+from ladle.sql.conformant.spark_types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -239,6 +239,13 @@ def scaled(sql: str, type_: pa.DataType) -> str:
         return f"CAST({sql} AS {duckdb_type(type_)})"
     step = f"CAST('{Decimal(1).scaleb(-type_.scale):f}' AS DECIMAL({type_.scale},{type_.scale}))"
     return f"CAST(CAST({sql} AS DECIMAL(38,0)) * {step} AS {duckdb_type(type_)})"
+
+
+def rounded_quotient(numerator: str, divisor: str) -> str:
+    """HUGEINT division that rounds half away from zero."""
+    half = f"2 * abs({numerator} % {divisor}) >= abs({divisor})"
+    away = f"sign({numerator}) * sign({divisor})"
+    return f"(({numerator} // {divisor}) + (CASE WHEN {half} THEN CAST({away} AS HUGEINT) ELSE 0 END))"
 
 
 def is_ordered(type_: pa.DataType) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
 from ladle.sql.conformant.casts import DECIMALS, MOMENTS, cast
-from ladle.sql.conformant.typing import (
+from ladle.sql.conformant.spark_types import (
     BIGINT,
     BINARY,
     BOOLEAN,

@@ -20,18 +20,41 @@ from ladle.sql.conformant.functions import BY_NAME, compared, widened
 from ladle.sql.conformant.intervals import interval
 from ladle.sql.conformant.nodes import CALLS, Call, call_of
 from ladle.sql.conformant.scope import Scope, quoted
-from ladle.sql.conformant.typing import (
+from ladle.sql.conformant.spark_types import (
     BIGINT,
+    BINARY,
     BOOLEAN,
+    DATE,
+    DEFAULT_DECIMAL,
     DOUBLE,
     DURATION,
+    FLOAT,
+    INT,
     MONTHS,
+    SMALLINT,
     STRING,
+    TINYINT,
     VOID,
     NotConformant,
     Typed,
     is_fraction,
 )
+
+_CASTS = {
+    "boolean": BOOLEAN,
+    "tinyint": TINYINT,
+    "smallint": SMALLINT,
+    "int": INT,
+    "bigint": BIGINT,
+    "float": FLOAT,
+    "double": DOUBLE,
+    "decimal": DEFAULT_DECIMAL,
+    "string": STRING,
+    "binary": BINARY,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+}
+"""Functions named as a type are casts to it."""
 
 TEXT_CHARACTERS_MAX = 200_000
 """Checks repeat their operands, so deep nesting grows text; beyond this Spark runs the query."""
@@ -286,6 +309,8 @@ def _like(node: exp.Expression, scope: Scope) -> Typed:
 
 
 def _call(called: Call, scope: Scope) -> Typed:
+    if called.name in _CASTS and len(called.arguments) == 1:
+        return cast(expression(called.arguments[0], scope), _CASTS[called.name])
     entries = BY_NAME.get(called.name)
     if entries is None:
         raise NotConformant(f"function {called.name} is not proven equal in DuckDB")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ladle.sql.conformant.casts import DECIMALS, cast, raising, scaled, unscaled
+from ladle.sql.conformant.casts import DECIMALS, cast, raising, rounded_quotient, scaled, unscaled
 from ladle.sql.conformant.entries import (
     ANY_TYPES,
     Any,
@@ -29,7 +29,7 @@ from ladle.sql.conformant.list_aggregate import AGGREGATES
 from ladle.sql.conformant.list_math import MATH
 from ladle.sql.conformant.list_string import STRINGS
 from ladle.sql.conformant.list_time import TIMES
-from ladle.sql.conformant.typing import (
+from ladle.sql.conformant.spark_types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
@@ -134,13 +134,6 @@ def _checked(arguments: Arguments, sql: str, message: str, type_: pa.DataType) -
 
 def _divide(arguments: Arguments, type_: pa.DataType) -> str:
     return _checked(arguments, f"{arguments[0].sql} / {arguments[1].sql}", _ZERO, type_)
-
-
-def rounded_quotient(numerator: str, divisor: str) -> str:
-    """HUGEINT division that rounds half away from zero."""
-    half = f"2 * abs({numerator} % {divisor}) >= abs({divisor})"
-    away = f"sign({numerator}) * sign({divisor})"
-    return f"(({numerator} // {divisor}) + (CASE WHEN {half} THEN CAST({away} AS HUGEINT) ELSE 0 END))"
 
 
 def _divide_decimals(arguments: Arguments, type_: pa.DataType) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from ladle.sql.conformant.typing import DURATION, MONTHS, NotConformant, Typed
+from ladle.sql.conformant.spark_types import DURATION, MONTHS, NotConformant, Typed
 
 _MONTHS = {"YEAR": 12, "MONTH": 1}
 _MICROSECONDS = {

@@ -2,8 +2,103 @@
 
 from __future__ import annotations
 
-from ladle.sql.conformant.entries import DateOrMoment, Entry, Moment
-from ladle.sql.conformant.typing import INT
+import pyarrow as pa
+
+from ladle.schema import TIMESTAMP
+from ladle.sql.conformant.entries import Arguments, AsDate, DateOrMoment, Entry, Moment, Param, first_type, literal_of
+from ladle.sql.conformant.spark_types import (
+    BIGINT,
+    DATE,
+    DURATION,
+    INT,
+    MONTHS,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    NotConformant,
+    Typed,
+)
+
+DAYS_MAX = 3_660_000
+"""Ten thousand years: beyond it the engines overflow differently."""
+
+_Date = Param((DATE,))
+_Timestamp = Param((TIMESTAMP,))
+_SmallInt = Param((TINYINT, SMALLINT), to=INT)
+_Days = literal_of("0", "1", "-1", "28", "365", "-40000", types=(INT,))
+_Months = literal_of("0", "1", "-1", "11", "12", "-13", "2400", types=(INT,))
+_Duration = literal_of(
+    "INTERVAL 5 MINUTES", "INTERVAL '1' DAY", "INTERVAL 36 HOURS", "INTERVAL 1.5 SECONDS", "INTERVAL -3 DAYS",
+    "INTERVAL '2 days 3 hours'", "INTERVAL 1 MICROSECOND", "INTERVAL 2 WEEKS",
+    types=(DURATION,),
+)  # fmt: skip
+_MonthInterval = literal_of("INTERVAL 1 MONTH", "INTERVAL '-1' MONTH", "INTERVAL 3 YEARS", types=(MONTHS,))
+
+_UNITS = {
+    "year": "year", "yyyy": "year", "yy": "year", "quarter": "quarter", "month": "month", "mm": "month", "mon": "month",
+    "week": "week", "day": "day", "dd": "day", "hour": "hour", "minute": "minute", "second": "second",
+    "millisecond": "millisecond", "microsecond": "microsecond",
+}  # fmt: skip
+_DATE_UNITS = frozenset(("year", "yyyy", "yy", "quarter", "month", "mm", "mon", "week"))
+_Unit = literal_of(*(f"'{unit}'" for unit in _UNITS), "'HOUR'", "'Day'", types=(STRING,))
+_DateUnit = literal_of(*(f"'{unit}'" for unit in sorted(_DATE_UNITS)), types=(STRING,))
+
+
+def _unit(value: Typed, known: frozenset[str] | dict[str, str]) -> str:
+    name = str(value.constant).lower()
+    if name not in known:
+        raise NotConformant(f"the unit '{name}' is not proven equal in DuckDB")
+    return _UNITS[name]
+
+
+def _truncated(arguments: Arguments, type_: pa.DataType) -> str:
+    return f"date_trunc('{_unit(arguments[0], _UNITS)}', CAST({arguments[1].sql} AS TIMESTAMP))"
+
+
+def _truncated_date(arguments: Arguments, type_: pa.DataType) -> str:
+    return f"CAST(date_trunc('{_unit(arguments[1], _DATE_UNITS)}', {arguments[0].sql}) AS DATE)"
+
+
+def _few(value: Typed) -> str:
+    if isinstance(value.constant, int) and abs(value.constant) > DAYS_MAX:
+        raise NotConformant("a shift of more than ten thousand years")
+    return value.sql
+
+
+def _days(sign: str) -> object:
+    return lambda arguments, type_: f"({arguments[0].sql} {sign} {_few(arguments[1])})"
+
+
+def _shift_date(sign: str) -> object:
+    def sql(arguments: Arguments, type_: pa.DataType) -> str:
+        moved = f"(CAST({arguments[0].sql} AS TIMESTAMP) {sign} to_microseconds({arguments[1].sql}))"
+        return f"CAST({moved} AS DATE)" if type_ == DATE else moved
+
+    return sql
+
+
+def _shifted_date_type(arguments: Arguments) -> pa.DataType:
+    return DATE if arguments[1].days_only else TIMESTAMP
+
+
+def _floored(unit_us: int) -> str:
+    """Floor division of microseconds; DuckDB's // truncates."""
+    us = "epoch_us({0})"
+    return f"(({us} - ((({us} % {unit_us}) + {unit_us}) % {unit_us})) // {unit_us})"
+
+
+def _arithmetic(sign: str) -> tuple[Entry, ...]:
+    shape = f"({{0}} {sign} {{1}})"
+    months = f"({{0}} {sign} to_months(CAST({{1}} AS INTEGER)))"
+    return (
+        Entry(sign, (Moment, _Duration), first_type, f"({{0}} {sign} to_microseconds({{1}}))", shape),
+        Entry(sign, (Moment, _MonthInterval), first_type, months, shape),
+        Entry(sign, (_Date, _Duration), _shifted_date_type, _shift_date(sign), shape),  # type: ignore[arg-type]
+        Entry(sign, (_Date, _MonthInterval), DATE, f"CAST({months} AS DATE)", shape),
+        Entry(sign, (_Date, _Days), DATE, _days(sign), shape),  # type: ignore[arg-type]
+        Entry(sign, (_Date, _SmallInt), DATE, f"({{0}} {sign} {{1}})", shape),
+    )
+
 
 TIMES: tuple[Entry, ...] = (
     *(
@@ -15,4 +110,40 @@ TIMES: tuple[Entry, ...] = (
         for name in ("hour", "minute", "second")
     ),
     Entry("dayofweek", (DateOrMoment,), INT, "CAST(dayofweek({0}) + 1 AS INTEGER)", "dayofweek({0})"),
+    Entry("weekday", (DateOrMoment,), INT, "CAST(isodow({0}) - 1 AS INTEGER)", "weekday({0})"),
+    Entry(
+        "extract_second",
+        (Moment,),
+        pa.decimal128(8, 6),
+        "(CAST(microsecond({0}) AS DECIMAL(8,0)) * CAST('0.000001' AS DECIMAL(6,6)))",
+        "extract(SECOND FROM {0})",
+    ),
+    Entry("date_trunc", (_Unit, DateOrMoment), TIMESTAMP, _truncated, "date_trunc({0}, {1})"),
+    Entry("trunc", (AsDate, _DateUnit), DATE, _truncated_date, "trunc({0}, {1})"),
+    Entry("to_date", (AsDate,), DATE, "{0}", "to_date({0})"),
+    Entry("last_day", (AsDate,), DATE, "last_day({0})", "last_day({0})"),
+    Entry("datediff", (AsDate, AsDate), INT, "CAST({0} - {1} AS INTEGER)", "datediff({0}, {1})"),
+    *(
+        entry
+        for name, sign in (("date_add", "+"), ("date_sub", "-"))
+        for entry in (
+            Entry(name, (AsDate, _Days), DATE, _days(sign), f"{name}({{0}}, {{1}})"),  # type: ignore[arg-type]
+            Entry(name, (AsDate, _SmallInt), DATE, f"({{0}} {sign} {{1}})", f"{name}({{0}}, {{1}})"),
+        )
+    ),
+    Entry(
+        "add_months", (AsDate, _Months), DATE, lambda a, t: f"CAST({a[0].sql} + to_months({_few(a[1])}) AS DATE)",
+        "add_months({0}, {1})",
+    ),
+    Entry("unix_date", (_Date,), INT, "CAST({0} - DATE '1970-01-01' AS INTEGER)", "unix_date({0})"),
+    Entry("unix_micros", (_Timestamp,), BIGINT, "epoch_us({0})", "unix_micros({0})"),
+    Entry("unix_millis", (_Timestamp,), BIGINT, _floored(1_000), "unix_millis({0})"),
+    Entry("unix_seconds", (_Timestamp,), BIGINT, _floored(1_000_000), "unix_seconds({0})"),
+    Entry("unix_timestamp", (DateOrMoment,), BIGINT, _floored(1_000_000), "unix_timestamp({0})"),
+    Entry("to_unix_timestamp", (DateOrMoment,), BIGINT, _floored(1_000_000), "to_unix_timestamp({0})"),
+    Entry("dayname", (AsDate,), STRING, "strftime({0}, '%a')", "dayname({0})"),
+    Entry("monthname", (AsDate,), STRING, "strftime({0}, '%b')", "monthname({0})"),
+    *_arithmetic("+"),
+    *_arithmetic("-"),
+    Entry("-", (Moment, Moment), DURATION, "(epoch_us({0}) - epoch_us({1}))"),
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from ladle.sql.conformant.typing import NotConformant
+from ladle.sql.conformant.spark_types import NotConformant
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def _named(node: exp.Expression) -> Call:
         return Call(name, (), star=True)
     if name in ("position", "locate", "charindex") and len(arguments) in (2, 3):
         return Call("locate", arguments)
+    if name == "extract" and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
+        return _field(str(arguments[0].this), arguments[1])
     return Call(name, arguments)
 
 
@@ -89,8 +91,31 @@ def _trim(node: exp.Expression) -> Call:
     return Call(name, (node.this,) if characters is None else (characters, node.this))
 
 
+_FIELDS: Mapping[str, str] = {
+    "year": "year",
+    "quarter": "quarter",
+    "month": "month",
+    "week": "weekofyear",
+    "day": "day",
+    "dayofweek": "dayofweek",
+    "dow": "dayofweek",
+    "doy": "dayofyear",
+    "hour": "hour",
+    "minute": "minute",
+    "second": "extract_second",
+}
+
+
+def _field(field: str, source: exp.Expression) -> Call:
+    """EXTRACT of a field is the function of that field."""
+    name = _FIELDS.get(field.lower())
+    if name is None:
+        raise NotConformant(f"EXTRACT({field}) is not proven equal in DuckDB")
+    return Call(name, (source,))
+
+
 def _extract(node: exp.Expression) -> Call:
-    return Call("extract", (exp.Literal.string(str(node.this.this)), node.expression))
+    return _field(str(node.this.this), node.expression)
 
 
 def _like(name: str) -> Maker:

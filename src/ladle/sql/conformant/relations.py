@@ -13,7 +13,7 @@ from ladle.sql.conformant.expressions import condition, expression, filtered, no
 from ladle.sql.conformant.functions import BY_NAME, compared, widened
 from ladle.sql.conformant.nodes import call_of
 from ladle.sql.conformant.scope import Columns, Scope, Subquery, Table, quoted
-from ladle.sql.conformant.typing import NotConformant, Typed, common_type
+from ladle.sql.conformant.spark_types import NotConformant, Typed, common_type
 from ladle.sql.conformant.windows import direction
 
 _SELECT_PARTS = frozenset(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from ladle.sql.conformant.typing import Typed
+from ladle.sql.conformant.spark_types import Typed
 
 Columns = tuple[tuple[str, pa.DataType], ...]
 

@@ -12,7 +12,7 @@ from ladle.sql.conformant.expressions import expression, normalized
 from ladle.sql.conformant.functions import BY_NAME
 from ladle.sql.conformant.nodes import Call, call_of
 from ladle.sql.conformant.scope import Scope
-from ladle.sql.conformant.typing import INT, NotConformant, Typed, common_type
+from ladle.sql.conformant.spark_types import INT, NotConformant, Typed, common_type
 
 _RANKS = frozenset(("row_number", "rank", "dense_rank"))
 _SHIFTS = frozenset(("lag", "lead"))

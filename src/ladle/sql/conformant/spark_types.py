@@ -24,6 +24,8 @@ DURATION = pa.duration("us")
 MONTHS = pa.month_day_nano_interval()
 """Spark's year-month interval; constants only."""
 
+DEFAULT_DECIMAL = pa.decimal128(10, 0)
+
 INTEGRALS = (TINYINT, SMALLINT, INT, BIGINT)
 FRACTIONS = (FLOAT, DOUBLE)
 PRECISION_MAX = 38

@@ -1,0 +1,60 @@
+"""Arrow arrays as NumPy's and back, over the same memory.
+
+PyArrow's own conversions import pandas to ask whether it is meant, which costs a cold start more than the whole answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def to_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Numbers, booleans, or times as numbers. NULLs are not looked at: the caller has none, or has replaced them."""
+    if isinstance(array, pa.ChunkedArray):
+        parts = [to_numpy(chunk) for chunk in array.chunks]
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=_dtype(array.type))
+    values = array.buffers()[1]
+    if pa.types.is_boolean(array.type):
+        if values is None or len(array) == 0:
+            return np.empty(0, dtype=np.bool_)
+        bits = np.frombuffer(values, dtype=np.uint8)
+        first, last = array.offset, array.offset + len(array)
+        return np.unpackbits(bits, count=last, bitorder="little")[first:].view(np.bool_)
+    dtype = _dtype(array.type)
+    if values is None or len(array) == 0:
+        return np.empty(0, dtype=dtype)
+    return np.frombuffer(values, dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
+
+
+def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
+    """Numbers or booleans as an Arrow array without NULLs."""
+    if values.dtype == np.bool_:
+        packed = np.packbits(values, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(packed)])
+    contiguous = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(contiguous)])
+
+
+def _dtype(type_: pa.DataType) -> np.dtype[Any]:
+    if pa.types.is_boolean(type_):
+        return np.dtype(np.bool_)
+    if pa.types.is_floating(type_):
+        return np.dtype(f"f{type_.bit_width // 8}")
+    kind = "u" if pa.types.is_unsigned_integer(type_) else "i"
+    return np.dtype(f"{kind}{type_.bit_width // 8}")
+
+
+def from_strings(values: Sequence[str | None]) -> pa.Array:
+    encoded = [b"" if value is None else value.encode() for value in values]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
+    np.cumsum([len(value) for value in encoded], out=offsets[1:])
+    valid = np.packbits(np.array([value is not None for value in values], dtype=np.bool_), bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)

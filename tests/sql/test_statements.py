@@ -1,0 +1,189 @@
+"""Every statement of the grammar as data, scripts, and what the shell asks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from tests.sql.names import RESERVED, Catalog
+
+from ladle.errors import SqlError
+from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema
+from ladle.sql import bind, is_complete, parse, parse_one, statements
+from ladle.sql.statements import (
+    AddColumn,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    DropQuery,
+    DropStream,
+    ExplainQuery,
+    ExplainSelect,
+    Insert,
+    Materialize,
+    Select,
+    SetRetain,
+    ShowQueries,
+    ShowStreams,
+    Statement,
+)
+
+DAY_US = 86_400_000_000
+
+
+def one(text: str) -> Statement:
+    return parse_one(text, Catalog())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SHOW STREAMS", ShowStreams()),
+        ("show queries;", ShowQueries()),
+        ("DESCRIBE trades", Describe("trades")),
+        ("DESC trades.quarantine", Describe("trades.quarantine")),
+        ("DESCRIBE STREAM trades", Describe("trades")),
+        ("DESCRIBE query", Describe("query")),
+        ("EXPLAIN QUERY q", ExplainQuery("q")),
+        ("DROP STREAM s", DropStream("s")),
+        ("DROP STREAM IF EXISTS `a b` CASCADE", DropStream("a b", cascade=True, if_exists=True)),
+        ("DROP QUERY q", DropQuery("q")),
+        ("DROP QUERY IF EXISTS q CASCADE", DropQuery("q", cascade=True, if_exists=True)),
+        ("ALTER STREAM s ADD COLUMN order DOUBLE", AddColumn("s", Column("order", pa.float64()))),
+        ("ALTER STREAM s SET RETAIN INTERVAL 7 DAYS", SetRetain("s", 7 * DAY_US)),
+        ("ALTER STREAM s SET RETAIN FOREVER", SetRetain("s", None)),
+    ],
+)
+def test_statement(text: str, expected: Statement) -> None:
+    assert one(text) == expected
+
+
+def test_create_stream() -> None:
+    statement = one(
+        """CREATE STREAM IF NOT EXISTS Trades (
+             symbol STRING, price DECIMAL(10, 2), `end` ARRAY<INT>, order STRUCT<a: INT, b: MAP<STRING, DATE>>,
+             at TIMESTAMP, timestamp TIMESTAMP_NTZ, flag BOOLEAN, tiny TINYINT, blob BINARY
+           ) TIMESTAMP BY AT RETAIN INTERVAL '1 day 12 hours' MAX AHEAD 10 MINUTES"""
+    )
+    columns = (
+        Column("symbol", pa.string()),
+        Column("price", pa.decimal128(10, 2)),
+        Column("end", pa.list_(pa.int32())),
+        Column("order", pa.struct([("a", pa.int32()), ("b", pa.map_(pa.string(), pa.date32()))])),
+        Column("at", TIMESTAMP),
+        Column("timestamp", TIMESTAMP_NTZ),
+        Column("flag", pa.bool_()),
+        Column("tiny", pa.int8()),
+        Column("blob", pa.binary()),
+    )
+    assert isinstance(statement, CreateStream)
+    assert statement.schema.columns == columns
+    assert statement.schema.timestamp_column == "at"
+    assert statement == CreateStream(
+        "Trades",
+        StreamSchema(columns, "AT"),
+        retain_us=DAY_US * 3 // 2,
+        max_ahead_us=600_000_000,
+        if_not_exists=True,
+    )
+
+
+def test_create_stream_defaults() -> None:
+    statement = one("CREATE STREAM s (a INT)")
+    assert statement == CreateStream("s", StreamSchema((Column("a", pa.int32()),)))
+    assert one("CREATE STREAM s (a INT) RETAIN FOREVER") == statement
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_reserved_words_are_names(name: str) -> None:
+    created = one(f"CREATE STREAM {name} ({name} TIMESTAMP) TIMESTAMP BY {name}")
+    assert isinstance(created, CreateStream)
+    assert created.schema.timestamp_column == name
+    plain = bind(
+        f"SELECT {name}, max({name}) FROM odd WHERE {name} > 1 AND odd.{name} < 5 GROUP BY {name} "
+        f"HAVING {name} > 0 ORDER BY {name} BEGIN NOW - INTERVAL 1 DAY END NOW",
+        Catalog(),
+    )
+    quoted = bind(
+        f"SELECT `{name}`, max(`{name}`) FROM odd WHERE `{name}` > 1 AND odd.`{name}` < 5 GROUP BY `{name}` "
+        f"HAVING `{name}` > 0 ORDER BY `{name}` BEGIN NOW - INTERVAL 1 DAY END NOW",
+        Catalog(),
+    )
+    assert (plain.scans, plain.residual) == (quoted.scans, quoted.residual)
+    assert not plain.residual.uses_now
+
+
+@pytest.mark.parametrize(
+    ("clause", "mode"),
+    [
+        ("", None),
+        ("WITH (materialize = 'none') ", Materialize.NONE),
+        ("WITH (MATERIALIZE = 'Partial') ", Materialize.PARTIAL),
+        ("WITH (materialize = 'complete') ", Materialize.COMPLETE),
+    ],
+)
+def test_create_query(clause: str, mode: Materialize | None) -> None:
+    text = "SELECT * FROM trades  BEGIN NOW - INTERVAL 1 DAY END NOW"
+    statement = one(f"CREATE QUERY Recent {clause}AS {text};")
+    assert statement == CreateQuery("Recent", bind(text, Catalog()), mode)
+    assert isinstance(statement, CreateQuery)
+    assert statement.plan.sql == text
+
+
+def test_select_and_explain_carry_the_plan() -> None:
+    text = "SELECT symbol FROM trades"
+    assert one(text) == Select(bind(text, Catalog()))
+    assert one(f"EXPLAIN {text}") == ExplainSelect(bind(text, Catalog()))
+
+
+def test_insert_casts_to_the_types_of_the_stream() -> None:
+    statement = one("INSERT INTO TRADES (size, symbol) VALUES (1, 'a'), (2, NULL)")
+    assert isinstance(statement, Insert)
+    assert (statement.stream, statement.columns) == ("trades", ("size", "symbol"))
+    schema = pa.schema([pa.field("size", pa.int32()), pa.field("symbol", pa.string())])
+    assert statement.plan.schema in (None, schema)
+    assert "CAST(`_i`.`col1` AS INT) AS `size`" in statement.plan.residual.spark_sql
+    assert statement.plan.scans == ()
+
+
+def test_insert_without_columns_means_all_of_them() -> None:
+    statement = one("INSERT INTO trades SELECT * FROM trades WHERE price > 1")
+    assert isinstance(statement, Insert)
+    assert statement.columns == ("symbol", "Price", "size", "at")
+    assert [factor.sql for factor in statement.plan.scans[0].block.factors] == ["`Price` > 1"]
+
+
+def test_a_script_is_split_by_its_tokens() -> None:
+    script = "SELECT ';' ; -- no; statement\nCREATE STREAM a (b INT);;\n/* ; */ SELECT `x;y` FROM a"
+    assert statements(script) == ["SELECT ';'", "CREATE STREAM a (b INT)", "SELECT `x;y` FROM a"]
+    assert statements(" -- nothing\n;") == []
+
+
+def test_positions_count_from_the_start_of_the_script() -> None:
+    with pytest.raises(SqlError) as caught:
+        parse("SHOW STREAMS;\nSELECT 1 +;", Catalog())
+    assert caught.value.position is not None
+    assert caught.value.position.line == 2
+
+
+def test_parse_gives_every_statement() -> None:
+    assert parse("SHOW STREAMS; SHOW QUERIES", Catalog()) == [ShowStreams(), ShowQueries()]
+
+
+@pytest.mark.parametrize("text", ["SELECT 1;", "SELECT ';';", "SELECT 1; -- done", ";", "SELECT\n1\n;\n"])
+def test_complete(text: str) -> None:
+    assert is_complete(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "SELECT 1", "SELECT ';", "SELECT 1 /* ;", "SELECT `a;", "SELECT 1; SELECT", "--;"]
+)
+def test_incomplete(text: str) -> None:
+    assert not is_complete(text)
+
+
+def test_importing_the_package_loads_no_parser() -> None:
+    script = "import sys, ladle.sql; sys.exit('sqlglot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
