@@ -1,4 +1,4 @@
-"""What a query that groups may select: its groups, and aggregates (Spark's MISSING_AGGREGATION, found before it runs)."""
+"""What a query that groups may select: its groups and aggregates. Spark would say so too, but only when it runs."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def _ungrouped(tree: exp.Expression, groups: set[exp.Expr], own: set[str]) -> ex
             # the function over a window reads what was grouped; its arguments are looked at like the rest
             stack.extend(child for child in node.iter_expressions() if child is not node.this)
             stack.extend(node.this.iter_expressions())
-        elif not is_aggregate_call(node):
+        elif not is_aggregate_call(node) and not isinstance(node, exp.Filter | exp.WithinGroup):
             stack.extend(node.iter_expressions())
     return None
