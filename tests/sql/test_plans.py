@@ -44,3 +44,15 @@ def test_plan(block: str) -> None:
 
 def test_there_are_fixtures() -> None:
     assert len(_BLOCKS) > 40
+
+
+def test_queries_that_are_read_are_named_as_declared() -> None:
+    plan = bind("SELECT n.symbol FROM NESTED n, expensive e", Catalog())
+    assert set(plan.queries) == {"Nested", "Expensive"}
+    assert plan.streams == ("trades",)
+
+
+def test_binding_is_deterministic() -> None:
+    for block in _BLOCKS[:20]:
+        query = block.splitlines()[0]
+        assert plan_to_json(bind(query, Catalog())) == plan_to_json(bind(query, Catalog()))

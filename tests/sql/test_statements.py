@@ -46,6 +46,7 @@ def one(text: str) -> Statement:
         ("DESC trades.quarantine", Describe("trades.quarantine")),
         ("DESCRIBE STREAM trades", Describe("trades")),
         ("DESCRIBE query", Describe("query")),
+        ("DESCRIBE stream.quarantine", Describe("stream.quarantine")),
         ("EXPLAIN QUERY q", ExplainQuery("q")),
         ("DROP STREAM s", DropStream("s")),
         ("DROP STREAM IF EXISTS `a b` CASCADE", DropStream("a b", cascade=True, if_exists=True)),

@@ -45,7 +45,7 @@ class Inbox:
             for name in os.listdir(directory):
                 if is_abandoned(name):
                     (directory / name).unlink(missing_ok=True)
-            found = sorted(_found(directory), key=lambda pushed: pushed.seq)
+            found = sorted(list_pushed(directory), key=lambda pushed: pushed.seq)
         except OSError as error:
             raise storage_error(error, directory, "read") from error
         # What is known to be durable; a push that failed is not on it, whatever the directory shows.
@@ -105,13 +105,18 @@ def read_pushed(path: Path) -> pa.Table:
         ) from error
 
 
-def _found(directory: Path) -> list[Pushed]:
+def list_pushed(directory: Path) -> list[Pushed]:
+    """The pushes in a directory, in no order."""
     found = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            match = _NAME.fullmatch(entry.name)
-            if match:
-                found.append(Pushed(int(match[1]), Path(entry.path), int(match[2]), entry.stat().st_size))
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                match = _NAME.fullmatch(entry.name)
+                if match:
+                    found.append(Pushed(int(match[1]), Path(entry.path), int(match[2]), entry.stat().st_size))
+    except FileNotFoundError:
+        # No inbox yet, or a push was taken in by the writing process while this one looked.
+        return found
     return found
 
 

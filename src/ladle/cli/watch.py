@@ -105,7 +105,9 @@ def status_text(status: Status) -> str:
         for query in status.queries
     ]
     parts += [_table(rows) for rows in (streams, sources, queries) if rows]
-    parts += [f"backfill of {b.stream}: {b.done:,} of {b.total:,} segments" for b in status.backfills]
+    parts += [
+        f"backfill of {b.stream}: {b.done:,} of {b.total:,} segments" for b in status.backfills if b.done < b.total
+    ]
     parts += [f"{stream.name}: pushes wait: {stream.error}" for stream in status.streams if stream.error]
     parts += [f"{task} failed: {reason}" for task, reason in status.problems.items()]
     if not status.streams:

@@ -99,7 +99,7 @@ class Market:
         which = self._random.choice(len(_LISTED), size=len(at), p=self._shares)
         mid = self._walk(which, (end_us - begin_us) / _SECOND_US)
         is_trade = self._random.random(len(at)) < self._trades_per_second / rate
-        half = np.maximum(0.005, mid * self._spread[which] * self._random.uniform(0.35, 1.1, len(at)))
+        half = np.maximum(0.005, mid * self._spread[which] * self._random.uniform(0.25, 0.75, len(at)))
         bid = np.floor((mid - half) * 100 + 1e-6) / 100
         ask = np.maximum(np.ceil((mid + half) * 100 - 1e-6) / 100, bid + 0.01)
         exchange = self._random.choice(_EXCHANGES, size=len(at), p=_EXCHANGE_SHARES)

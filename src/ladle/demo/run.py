@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,7 +93,7 @@ class Demo:
         if any(isinstance(feed, Trace) for feed in feeds):
             self._say("real data is replayed faster than it happened, with its times shifted to now")
         self._say(f"starting Spark and opening {self._path} (about ten seconds) ...")
-        with ladle.connect(str(self._path)) as db:
+        with _warnings_to(self._event), ladle.connect(str(self._path)) as db:
             pump = self._prepare(db, feeds)
             pump.start()
             begin = time.monotonic()
@@ -125,6 +127,9 @@ class Demo:
             "sensors": gateway_sink(db, "sensors"),
             **{name: FileSink(self._incoming / name) for name in FILE_STREAMS},
         }
+        # PySpark's own handler of Ctrl-C would cancel running epochs; here it only ends the demo.
+        with contextlib.suppress(ValueError):  # not in the main thread: nobody's Ctrl-C comes here
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         pump = Pump(feeds, sinks)
         pump.put_history(time.time_ns() // 1_000, streams=("trades", "sensors", "connections"))
         for name, columns in FILE_STREAMS.items():
@@ -171,7 +176,7 @@ class Demo:
         counted = sum(answer.table.column("blocks").to_pylist()) if len(answer) else 0
         self._event(
             f"{LATE.name} was registered after {rows} trades had arrived; {took_ms:,.0f} ms later it had answered "
-            f"for all of them: {counted:,} block trades of the five busiest stocks"
+            f"for all of them ({counted:,} blocks)"
         )
         self._show(LATE.name, 2 * _TURN_SECONDS)
 
@@ -221,7 +226,7 @@ class Demo:
     def _screen(self) -> Iterator[Any]:
         if self._live:
             with Live(console=self._console, screen=True, auto_refresh=False) as live:
-                yield lambda: live.update(render(self._picture), refresh=True)
+                yield lambda: live.update(render(self._picture, self._console.height), refresh=True)
             return
         said = [-_PLAIN_SECONDS]
 
@@ -261,7 +266,7 @@ class Asker:
         self._standing = standing
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._answers: dict[str, tuple[int, float, str, str]] = {}
+        self._answers: dict[str, tuple[int, float, str, str, str]] = {}
         self._thread = threading.Thread(target=self._run, name="ladle-demo-asker", daemon=True)
 
     def start(self) -> None:
@@ -275,7 +280,7 @@ class Asker:
         with self._lock:
             known = self._answers.get(line.name)
         if known is not None:
-            line.rows, line.took_ms, line.headline, line.answer = known
+            line.rows, line.took_ms, line.headline, line.answer, line.as_of = known
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -288,11 +293,11 @@ class Asker:
                         len(answer),
                         answer.seconds * 1_000,
                         headline(answer.table),
-                        table_text(answer.table, rows_max=6, width=110)
-                        + f"\nepoch {answer.epoch}, now {answer.now:%H:%M:%S} UTC",
+                        table_text(answer.table, rows_max=6, width=110, footer=False),
+                        f"epoch {answer.epoch}, now {answer.now:%H:%M:%S} UTC",
                     )
                 except LadleError as error:
-                    known = (0, 0.0, error.message, error.message)
+                    known = (0, 0.0, error.message, error.message, "")
                 with self._lock:
                     self._answers[name] = known
 
@@ -324,6 +329,23 @@ def save_picture(picture: Picture, file: str) -> None:
         console = Console(record=True, width=124, file=nowhere, force_terminal=True)
         console.print(render(picture))
         console.save_svg(file, title="ladle demo")
+
+
+@contextmanager
+def _warnings_to(say: Callable[[str], None]) -> Iterator[None]:
+    """What Ladle warns of goes into the view, and not across it."""
+
+    class Sayer(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage().splitlines()[0])
+
+    sayer = Sayer(logging.WARNING)
+    logger = logging.getLogger("ladle")
+    logger.addHandler(sayer)
+    try:
+        yield
+    finally:
+        logger.removeHandler(sayer)
 
 
 @contextmanager

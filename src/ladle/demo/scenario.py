@@ -68,15 +68,15 @@ def standing_queries(started: datetime) -> list[Standing]:
         ),
         Standing(
             "spreads",
-            "SELECT symbol, round(avg(ask - bid), 4) AS spread, count(*) AS quotes FROM quotes [ROWS 5000] "
+            "SELECT symbol, round(avg(ask) - avg(bid), 4) AS spread, count(*) AS quotes FROM quotes [ROWS 5000] "
             "GROUP BY symbol ORDER BY spread DESC LIMIT 5",
             "the widest spreads of the last 5,000 quotes",
         ),
         Standing(
             "hot_motes",
             "SELECT mote, round(avg(temperature), 1) AS celsius, round(min(voltage), 2) AS volts "
-            "FROM sensors [RANGE 1 MINUTE] GROUP BY mote HAVING avg(temperature) > 40 ORDER BY mote",
-            "motes that report nonsense, with their batteries",
+            "FROM sensors [RANGE 1 MINUTE] GROUP BY mote HAVING count(*) > 5 ORDER BY celsius DESC LIMIT 5",
+            "the hottest motes of the last minute, with their batteries",
         ),
         Standing(
             "load",

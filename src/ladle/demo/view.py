@@ -15,6 +15,7 @@ from rich.text import Text
 _BARS = " ▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
 _COVERAGE_WIDTH = 10
+_ANSWER_LINES = 12
 
 
 @dataclass
@@ -34,8 +35,9 @@ class StreamLine:
 
     def note_rows(self, rows: int, seconds: float) -> None:
         """Take the count of rows; once a second, its growth becomes a bar of the spark line."""
-        self.rows = rows
-        if self._noted is None:
+        before, self.rows = self.rows, rows
+        if self._noted is None or before == 0:
+            # The first rows are history; as a bar they would dwarf what flows.
             self._noted = (seconds, rows)
         elif seconds - self._noted[0] >= 1:
             self.rates.append((rows - self._noted[1]) / (seconds - self._noted[0]))
@@ -56,6 +58,7 @@ class QueryLine:
     took_ms: float = 0.0
     headline: str = ""
     answer: str = ""
+    as_of: str = ""
     late: bool = False
 
 
@@ -74,14 +77,21 @@ class Picture:
     events: deque[str] = field(default_factory=lambda: deque(maxlen=3))
 
 
-def render(picture: Picture) -> RenderableType:
-    return Group(
+def render(picture: Picture, height: int = 40) -> RenderableType:
+    """The view in `height` lines: in a low terminal the answer gets what is left."""
+    parts: list[RenderableType] = [
         _header(picture),
+        _next(picture),
         _streams(picture.streams.values()),
         _queries(picture),
-        _answer(picture),
-        _events(picture),
-    )
+    ]
+    if picture.events:
+        parts.append(_events(picture))
+    used = 2 + len(picture.streams) + 3 + len(picture.queries) + 3 + len(picture.events)
+    left = min(_ANSWER_LINES, height - used - 1)
+    if left >= 4:
+        parts.append(_answer(picture, left))
+    return Group(*parts)
 
 
 def spark_line(values: Iterable[float], width: int = _SPARK_WIDTH) -> str:
@@ -110,12 +120,14 @@ def count_text(value: float) -> str:
 def _header(picture: Picture) -> Table:
     line = Table.grid(expand=True)
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    line.add_column(width=2)
     line.add_column(justify="right", no_wrap=True)
     clock = f"{int(picture.seconds) // 60}:{int(picture.seconds) % 60:02d}"
     if picture.seconds_max is not None:
         clock += f" of {int(picture.seconds_max) // 60}:{int(picture.seconds_max) % 60:02d}"
     line.add_row(
         Text.assemble((" Ladle ", "bold reverse"), f"  {picture.title}"),
+        "",
         Text.assemble(("epoch ", "dim"), (f"{picture.epoch:,}", "bold"), f"   {clock}   ", ("Ctrl-C ends", "dim")),
     )
     return line
@@ -175,27 +187,35 @@ def _coverage(line: QueryLine) -> Text:
     return Text.assemble((coverage_bar(line.coverage), colour), f" {int(line.coverage * 100):3d}%")
 
 
-def _answer(picture: Picture) -> Panel:
+def _answer(picture: Picture, height: int) -> Panel:
     line = picture.queries.get(picture.shown or "")
     if line is None:
-        return Panel(Text("waiting for the first tuples", "dim"), box=box.ROUNDED, border_style="dim")
+        return Panel(Text("waiting for the first tuples", "dim"), box=box.ROUNDED, border_style="dim", height=height)
     body = Text.assemble((line.sql, "dim"), "\n", line.answer or "no answer yet", overflow="ellipsis")
     return Panel(
         body,
         title=f"{line.name}: {line.question}",
         title_align="left",
+        subtitle=line.as_of or None,
+        subtitle_align="right",
         box=box.ROUNDED,
         border_style="magenta" if line.late else "cyan",
-        height=12,
+        height=height,
     )
 
 
 def _events(picture: Picture) -> Text:
-    """What happened, and what to type next."""
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for event in picture.events:
-        text.append(f" {event}\n", "magenta")
-    text.append(" in another terminal:  ", "dim")
-    text.append(f"ladle sql -w {picture.warehouse}")
-    text.append("   also: invoke movers, queries, explain, status, push, register", "dim")
-    return text
+    """What happened."""
+    lines = "\n".join(f" {event}" for event in picture.events)
+    return Text(lines, "magenta", no_wrap=True, overflow="ellipsis")
+
+
+def _next(picture: Picture) -> Text:
+    """What to type next."""
+    return Text.assemble(
+        (" in another terminal:  ", "dim"),
+        f"ladle sql -w {picture.warehouse}",
+        ("   also: ladle invoke movers -w ..., ladle status -w ...", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from ladle import catalog as entries
 from ladle.archive.files import storage_error
-from ladle.archive.inbox import Inbox
+from ladle.archive.inbox import Inbox, list_pushed
 from ladle.catalog import INBOX, QUARANTINE, Catalog, StreamState
 from ladle.engine.store import Store
-from ladle.errors import LadleError, unknown
+from ladle.errors import LadleError
 from ladle.pipeline import Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
@@ -118,7 +118,22 @@ class Ingest:
 
     def pending(self, stream: StreamState) -> int:
         """Pushes that wait."""
-        return len(self.lane(stream).inbox.pending(stream.batches.get(INBOX, 0)))
+        done = stream.batches.get(INBOX, 0)
+        if not self._store.warehouse.writable:
+            return sum(pushed.seq > done for pushed in list_pushed(self._store.warehouse.stream(stream.id).inbox))
+        return len(self.lane(stream).inbox.pending(done))
+
+    def error(self, stream: StreamState) -> str | None:
+        """Why pushes to a stream wait, when they do for a reason."""
+        with self._lock:
+            lane = self._lanes.get(stream.id)
+        return None if lane is None else lane.error
+
+    def resume(self) -> None:
+        """Take in what was received before the database was opened."""
+        for stream in self._store.catalog.streams.values():
+            if self.pending(stream):
+                self.drain_later(stream)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -265,10 +280,3 @@ def _current(catalog: Catalog, name: str, stream_id: int) -> StreamState | None:
     """The stream if it is still the one that was meant, not another of that name."""
     stream = catalog.streams.get(name.lower())
     return stream if stream is not None and stream.id == stream_id else None
-
-
-def require_stream(catalog: Catalog, name: str) -> StreamState:
-    stream = catalog.stream(name)
-    if stream is None:
-        raise unknown("stream", name, catalog.stream_names())
-    return stream

@@ -17,7 +17,6 @@ from ladle.errors import EvaluationError, InvocationTimeout
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
 
 
-
 class _Connections(threading.local):
     """One thread's databases, by the memory they may use."""
 

@@ -167,6 +167,8 @@ class Binder:
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             raise Unsupported("DISTINCT ON is not part of Spark's SQL.", position=self.source.of(distinct))
+        if not node.expressions:
+            raise SqlError("SELECT needs at least one expression.", position=self.source.of(node))
         scope = Scope(self.source, around.parent)
         bind_from(self, node, scope, around)
         projections = self._projections(node, scope, around)

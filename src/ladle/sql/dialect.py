@@ -204,7 +204,9 @@ class LadleParser(SparkParser):
                 return ShowDraft(self._prev.text.upper())
             return self._refuse("SHOW STREAMS or SHOW QUERIES")
         if self._match_texts(("DESCRIBE", "DESC")):
-            self._match_texts(("STREAM", "QUERY")) if self._next else None
+            # the word is optional, and a stream may be called `stream`
+            if self._next and self._next.token_type != TokenType.DOT:
+                self._match_texts(("STREAM", "QUERY"))
             return DescribeDraft(self._dotted_name("the name of a stream or query"))
         if self._match_text_seq("EXPLAIN"):
             if self._match_text_seq("QUERY"):

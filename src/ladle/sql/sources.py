@@ -85,6 +85,8 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         if node.args.get(key):
             raise Unsupported(f"{key.upper().rstrip('S')} is not part of Ladle's SQL.", position=binder.source.of(node))
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+    if not parts or len(parts) != len(node.parts):
+        raise SqlError("FROM names a stream or query.", position=binder.source.of(node))
     names = [part.name for part in parts]
     alias_node = node.args.get("alias")
     bracket = node.meta.get(BRACKET) or (alias_node.meta.get(BRACKET) if alias_node is not None else None)

@@ -88,7 +88,8 @@ def _narrows_decimal(source: pa.DataType, target: pa.DataType) -> bool:
     return bool(source.precision - source.scale + carry > target.precision - target.scale)
 
 
-def _truncated(sql: str, source: pa.DataType, target: pa.DataType) -> str:
+def truncated(sql: str, source: pa.DataType, target: pa.DataType) -> str:
+    """A float as an integer: DuckDB rounds, Spark truncates."""
     cast = f"CAST(trunc({sql}) AS {duckdb_type(target)})"
     if target != BIGINT:
         return cast
@@ -113,7 +114,7 @@ CASTS: tuple[Cast, ...] = (
     Cast((BOOLEAN,), (*INTEGRALS, *FRACTIONS), "CAST({0} AS {to})"),
     Cast((BOOLEAN,), (STRING,), "CAST({0} AS VARCHAR)"),
     Cast((FLOAT,), (DOUBLE,), "CAST({0} AS DOUBLE)"),
-    Cast(FRACTIONS, INTEGRALS, _truncated, True),
+    Cast(FRACTIONS, INTEGRALS, truncated, True),
     Cast(FRACTIONS, (BOOLEAN,), "({0} <> 0)"),
     Cast(DECIMALS, DECIMALS, "CAST({0} AS {to})", _narrows_decimal),
     Cast(DECIMALS, INTEGRALS, "CAST(trunc({0}) AS {to})", True),

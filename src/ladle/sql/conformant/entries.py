@@ -124,7 +124,7 @@ Duration = Param((DURATION,))
 Any = Param(ANY_TYPES)
 DecimalParam = Param(DECIMALS)
 BigInt = Param((BIGINT,))
-Float = Param((FLOAT,))
+Double = Param((DOUBLE,))
 
 
 def literal_of(*texts: str, types: tuple[pa.DataType, ...]) -> Param:

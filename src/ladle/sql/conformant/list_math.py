@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ladle.sql.conformant.casts import cast, raising
+from ladle.sql.conformant.casts import cast, raising, truncated
 from ladle.sql.conformant.entries import (
     Arguments,
     AsDouble,
     DecimalParam,
+    Double,
     Entry,
     Fraction,
     Integral,
@@ -33,19 +34,21 @@ from ladle.sql.conformant.spark_types import (
 _REMAINDER = "[REMAINDER_BY_ZERO] Remainder by zero. Use try_mod to tolerate a divisor of 0 and return NULL."
 
 
-def _digits(*texts: str) -> object:
-    return literal_of(*texts, types=(INT,))
-
-
 _DigitsDown = literal_of("0", "1", "2", "3", "7", types=(INT,))
-_DigitsBoth = literal_of("-3", "-2", "-1", "0", "1", "2", "5", types=(INT,))
-_DigitsUp = literal_of("-2", "-1", "0", "1", types=(INT,))
+_Divisor = literal_of("1", "2", "7", "60", types=(INT,))
 
 
 def _constant(value: Typed, low: int, high: int) -> int:
     if not isinstance(value.constant, int) or not low <= value.constant <= high:
         raise NotConformant(f"a number of digits beyond {low} to {high}")
     return value.constant
+
+
+def _exact_type(arguments: Arguments) -> pa.DataType:
+    """Spark negates decimals in 34 digits."""
+    if arguments[0].type.precision > 34:
+        raise NotConformant("the negation of a decimal of more than 34 digits")
+    return arguments[0].type
 
 
 def _round_decimal_type(arguments: Arguments) -> pa.DataType:
@@ -66,15 +69,6 @@ def _round_fraction(arguments: Arguments, type_: pa.DataType) -> str:
     return f"(CASE WHEN abs({value}) < 1e15 THEN {rounded} ELSE {value} END)"
 
 
-def _to_bigint(function: str) -> str:
-    """Java's conversion: NaN is 0, and what is beyond BIGINT is its nearest value."""
-    return (
-        "(CASE WHEN isnan({0}) THEN 0 WHEN {0} >= 9223372036854775807 THEN 9223372036854775807 "
-        "WHEN {0} <= -9223372036854775808 THEN -9223372036854775808 "
-        f"ELSE CAST({function}({{0}}) AS BIGINT) END)"
-    )
-
-
 def _whole_decimal(arguments: Arguments) -> pa.DataType:
     source = arguments[0].type
     return source if source.scale == 0 else pa.decimal128(source.precision - source.scale + 1, 0)
@@ -83,7 +77,14 @@ def _whole_decimal(arguments: Arguments) -> pa.DataType:
 def _whole(function: str) -> tuple[Entry, ...]:
     return (
         Entry(function, (Integral,), BIGINT, "CAST({0} AS BIGINT)", f"{function}({{0}})"),
-        Entry(function, (AsDouble,), BIGINT, _to_bigint(function), f"{function}({{0}})"),
+        Entry(
+            function,
+            (AsDouble,),
+            BIGINT,
+            lambda a, t: truncated(f"{function}({a[0].sql})", DOUBLE, BIGINT),
+            f"{function}({{0}})",
+            may_raise=True,
+        ),
         Entry(
             function,
             (DecimalParam,),
@@ -100,14 +101,10 @@ def _widened(arguments: Arguments) -> Arguments:
 
 
 def _pmod(arguments: Arguments, type_: pa.DataType) -> str:
-    a, b = (argument.sql for argument in arguments)
-    zero = raising(_REMAINDER, type_)
-    inner = f"(({a} % {b}) + {b}) % {b}"
-    # DuckDB overflows on the smallest integer % -1.
-    return (
-        f"(CASE WHEN {a} IS NULL THEN NULL WHEN {b} = 0 THEN {zero} WHEN {b} = -1 THEN {a} - {a} "
-        f"WHEN {a} % {b} < 0 THEN {inner} ELSE {a} % {b} END)"
-    )
+    a, b = arguments
+    # Only a positive divisor: below zero Spark's sum of remainder and divisor wraps around.
+    _constant(b, 1, 1 << 30)
+    return f"((({a.sql} % {b.sql}) + {b.sql}) % {b.sql})"
 
 
 def _remainder_decimals(arguments: Arguments, type_: pa.DataType) -> str:
@@ -122,10 +119,10 @@ def _remainder_decimals(arguments: Arguments, type_: pa.DataType) -> str:
 MATH: tuple[Entry, ...] = (
     Entry("negative", (Integral,), first_type, "(- {0})", "(- {0})", may_raise=True),
     Entry("negative", (Fraction,), first_type, "(- {0})", "(- {0})"),
-    Entry("negative", (DecimalParam,), first_type, "(- {0})", "(- {0})"),
+    Entry("negative", (DecimalParam,), _exact_type, "(- {0})", "(- {0})"),
     Entry("abs", (Integral,), first_type, "abs({0})", "abs({0})", may_raise=True),
     Entry("abs", (Fraction,), first_type, "abs({0})", "abs({0})"),
-    Entry("abs", (DecimalParam,), first_type, "abs({0})", "abs({0})"),
+    Entry("abs", (DecimalParam,), _exact_type, "abs({0})", "abs({0})"),
     Entry(
         "%",
         (DecimalParam, DecimalParam),
@@ -135,11 +132,11 @@ MATH: tuple[Entry, ...] = (
         may_raise=True,
         coerce=lambda a: [cast(each, decimal_of(each)) for each in a],
     ),
-    Entry("pmod", (Integral, Integral), first_type, _pmod, "pmod({0}, {1})", may_raise=True, coerce=_widened),
+    Entry("pmod", (Integral, _Divisor), first_type, _pmod, "pmod({0}, {1})", coerce=_widened),
     Entry("round", (Integral,), first_type, "{0}", "round({0})"),
     Entry("round", (Integral, _DigitsDown), first_type, lambda a, t: _whole_digits(a), "round({0}, {1})"),
     Entry("round", (Fraction,), first_type, _round_fraction, "round({0})"),
-    Entry("round", (Fraction, _DigitsDown), first_type, _round_fraction, "round({0}, {1})"),
+    Entry("round", (Double, _DigitsDown), first_type, _round_fraction, "round({0}, {1})"),
     Entry("round", (DecimalParam,), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0})"),
     Entry("round", (DecimalParam, _DigitsDown), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0}, {1})"),
     *_whole("ceil"),

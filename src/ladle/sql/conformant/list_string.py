@@ -40,10 +40,9 @@ def _substring(arguments: Arguments, type_: pa.DataType) -> str:
         at = f"CAST({position.sql} AS BIGINT)"
         start = f"(CASE WHEN {at} > 0 THEN {at} - 1 WHEN {at} < 0 THEN {size} + {at} ELSE 0 END)"
     first = f"greatest({start}, 0)"
-    if len(arguments) == 2:
-        count = size
-    else:
-        count = f"greatest({start} + CAST({arguments[2].sql} AS BIGINT) - {first}, 0)"
+    # Without a length Spark takes the largest INT, which a position far before the string uses up.
+    wanted = f"CAST({arguments[2].sql} AS BIGINT)" if len(arguments) > 2 else "2147483647"
+    count = f"greatest({start} + {wanted} - {first}, 0)"
     cut = f"substring({text}, {first} + 1, least({count}, {size}))"
     nullable = [a.sql for a in arguments if a.constant is None]
     # greatest and least skip NULLs.
@@ -120,9 +119,6 @@ STRINGS: tuple[Entry, ...] = (
     Entry("instr", (String, String), INT, "CAST(instr({0}, {1}) AS INTEGER)", "instr({0}, {1})"),
     Entry("locate", (String, String), INT, "CAST(instr({1}, {0}) AS INTEGER)", "locate({0}, {1})"),
     Entry("repeat", (String, _Times), STRING, lambda a, t: f"repeat({a[0].sql}, {_bounded(a[1])})", "repeat({0}, {1})"),
-    Entry("upper", (String,), STRING, "upper({0})", "upper({0})"),
-    Entry("lower", (String,), STRING, "lower({0})", "lower({0})"),
-    Entry("reverse", (String,), STRING, "reverse({0})", "reverse({0})"),
     Entry("ascii", (String,), INT, "CAST(ascii({0}) AS INTEGER)", "ascii({0})"),
     Entry("md5", (String,), STRING, "md5({0})", "md5({0})"),
     Entry("translate", (String, String, String), STRING, "translate({0}, {1}, {2})", "translate({0}, {1}, {2})"),

@@ -1,0 +1,103 @@
+"""What goes on while nobody asks: housekeeping on a beat, and after each commit complete answers and the backfill."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+
+from ladle.catalog import QueryState
+from ladle.engine.backfill import Backfill
+from ladle.engine.complete import Kept
+from ladle.engine.invoke import Invoker
+from ladle.engine.maintenance import Maintenance
+from ladle.engine.store import Store
+from ladle.errors import LadleError
+from ladle.pipeline import Pipeline
+from ladle.sql.statements import Materialize
+
+_log = logging.getLogger(__name__)
+
+_RATE_SAMPLES = 10
+_IDLE_LOOK_SECONDS = 5.0
+
+
+class Background:
+    def __init__(
+        self, store: Store, pipeline: Pipeline, invoker: Invoker, backfill: Backfill, maintenance: Maintenance
+    ) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._invoker = invoker
+        self._backfill = backfill
+        self._maintenance = maintenance
+        self._lock = threading.Lock()
+        self._kept: dict[int, Kept] = {}
+        self._rates: dict[str, deque[tuple[int, int]]] = {}
+        self._stopping = threading.Event()
+        self._work = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for name, target in (("maintenance", self._maintain_loop), ("work", self._work_loop)):
+            thread = threading.Thread(target=target, name=f"ladle-{name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        self._store.on_commit(lambda _: self._work.set())
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._work.set()
+        for thread in self._threads:
+            thread.join()
+
+    def kept(self, query: QueryState) -> Kept | None:
+        """The kept rows of a complete query."""
+        if query.materialize is not Materialize.COMPLETE:
+            return None
+        with self._lock:
+            if query.id not in self._kept:
+                self._kept[query.id] = Kept(query.plan)
+            return self._kept[query.id]
+
+    def rows_per_second(self, stream: str) -> float:
+        """Over the last few beats of housekeeping."""
+        samples = list(self._rates.get(stream, ()))
+        if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
+            return 0.0
+        return (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0]) * 1e6
+
+    def _maintain_loop(self) -> None:
+        while not self._stopping.wait(self._store.settings.maintenance_seconds):
+            now_us = self._store.clock.now_us()
+            for stream in self._store.catalog.streams.values():
+                self._rates.setdefault(stream.name, deque(maxlen=_RATE_SAMPLES)).append((now_us, stream.rows))
+            self._maintenance.run()
+
+    def _work_loop(self) -> None:
+        while not self._stopping.is_set():
+            self._work.wait(timeout=_IDLE_LOOK_SECONDS)
+            self._work.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self._refresh_complete()
+                if self._pipeline.started:
+                    self._backfill.run(self._stopping)
+            except LadleError as error:
+                _log.warning("background work: %s", error)
+
+    def _refresh_complete(self) -> None:
+        queries = self._store.catalog.queries.values()
+        with self._lock:
+            standing = {query.id for query in queries}
+            self._kept = {query: kept for query, kept in self._kept.items() if query in standing}
+        for query in queries:
+            kept = self.kept(query)
+            if kept is None or self._stopping.is_set():
+                continue
+            try:
+                self._invoker.answer(query.plan, kept=kept)
+            except LadleError as error:
+                # The one who invokes it is told.
+                _log.debug("complete query %s: %s", query.name, error)

@@ -1,0 +1,152 @@
+"""Streams and standing queries come and go. Each change is one log entry, checked against the newest catalog."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ladle import catalog as entries
+from ladle import sql
+from ladle.catalog import Catalog, StreamState
+from ladle.engine.store import Store
+from ladle.errors import AlreadyExists, InUse, LadleError, unknown
+from ladle.plan import Plan
+from ladle.schema import Column, StreamSchema
+from ladle.sql.statements import Materialize
+
+
+class Definitions:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- streams --
+
+    def create_stream(
+        self,
+        name: str,
+        schema: StreamSchema,
+        *,
+        retain_us: int | None,
+        max_ahead_us: int | None,
+        if_not_exists: bool,
+    ) -> None:
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            if catalog.stream(name) is not None and if_not_exists:
+                return None
+            _refuse_taken(catalog, name)
+            return entries.create_stream(name, schema, retain_us, max_ahead_us)
+
+        self._store.commit(make_entry)
+
+    def drop_stream(self, stream: StreamState, *, cascade: bool) -> None:
+        """Drop a stream; with `cascade` the queries that stand on it too."""
+        if cascade:
+            self.unregister(self._store.catalog.queries_on(stream.name), cascade=True)
+
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            current = catalog.streams.get(stream.name.lower())
+            if current is None or current.id != stream.id:
+                return None
+            standing = catalog.queries_on(stream.name)
+            if standing:
+                raise InUse(
+                    f"Stream '{stream.name}' can't be dropped: queries stand on it: {', '.join(sorted(standing))}.",
+                    hint="drop them first, or use CASCADE",
+                )
+            return entries.drop_stream(stream.name)
+
+        self._store.commit(make_entry)
+
+    def add_column(self, stream: str, column: Column) -> None:
+        def make_entry(catalog: Catalog) -> dict[str, object]:
+            state = base_stream(catalog, stream)
+            state.schema.with_column(column)
+            return entries.add_column(state.name, column)
+
+        self._store.commit(make_entry)
+
+    def set_retain(self, stream: str, retain_us: int | None) -> None:
+        self._store.commit(lambda catalog: entries.set_retain(base_stream(catalog, stream).name, retain_us))
+
+    # -- queries --
+
+    def register(self, plans: Mapping[str, tuple[Plan, Materialize]], bound_to: Catalog) -> None:
+        """Let plans stand that were bound to a catalog. Binding is slow beside a commit, so it comes before it."""
+        names = Counter(name.lower() for name in plans)
+        twice = [name for name, count in names.items() if count > 1]
+        if twice:
+            raise AlreadyExists(f"'{twice[0]}' is given twice.", hint="names are compared without case")
+        for name in plans:
+            _check_name(name)
+
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            for name in plans:
+                _refuse_taken(catalog, name)
+            current = [
+                (name, plan if _still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog), mode)
+                for name, (plan, mode) in plans.items()
+            ]
+            return entries.register(current, self._store.clock.now_us()) if current else None
+
+        self._store.commit(make_entry)
+
+    def unregister(self, names: Sequence[str], *, cascade: bool) -> None:
+        """Let queries go; with `cascade` those that read them too."""
+
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            gone = {name.lower() for name in names if catalog.query(name) is not None}
+            waiting = list(gone)
+            while waiting:
+                readers = [reader for reader in catalog.queries_reading(waiting.pop()) if reader.lower() not in gone]
+                if readers and not cascade:
+                    raise InUse(
+                        f"Query '{names[0]}' can't be dropped: others read it: {', '.join(sorted(readers))}.",
+                        hint="drop them first, or use CASCADE",
+                    )
+                gone |= {reader.lower() for reader in readers}
+                waiting += [reader.lower() for reader in readers]
+            return entries.unregister(sorted(gone)) if gone else None
+
+        self._store.commit(make_entry)
+
+
+def base_stream(catalog: Catalog, name: str) -> StreamState:
+    """A stream that people fill: not a quarantine."""
+    stream = catalog.stream(name)
+    if stream is None:
+        raise unknown("stream", name, catalog.stream_names())
+    if "." in stream.name:
+        raise LadleError(f"'{stream.name}' is filled by Ladle alone.")
+    return stream
+
+
+def mode_of(materialize: str | Materialize) -> Materialize:
+    if isinstance(materialize, Materialize):
+        return materialize
+    try:
+        return Materialize(materialize)
+    except ValueError:
+        modes = ", ".join(mode.value for mode in Materialize)
+        raise LadleError(f"There is no mode '{materialize}'. Modes: {modes}.") from None
+
+
+def _still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
+    """Whether what a plan was bound to is what there is now."""
+    if bound_to is catalog:
+        return True
+    streams = ((bound_to.stream(name), catalog.stream(name)) for name in plan.streams)
+    queries = ((bound_to.query(name), catalog.query(name)) for name in plan.queries)
+    return all(a is not None and b is not None and a.id == b.id and a.schema == b.schema for a, b in streams) and all(
+        a is not None and b is not None and a.id == b.id for a, b in queries
+    )
+
+
+def _refuse_taken(catalog: Catalog, name: str) -> None:
+    for kind, found in (("stream", catalog.stream(name)), ("query", catalog.query(name))):
+        if found is not None:
+            raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint="choose another name, or drop it")
+
+
+def _check_name(name: str) -> None:
+    if not name or not name.replace("_", "a").replace("-", "a").isalnum():
+        raise LadleError(f"'{name}' can't name a query.", hint="use letters, digits, _ and -")

@@ -1,0 +1,61 @@
+"""Spark accepts every text that the binder makes: those of `fixtures/plans.txt` are analysed, not run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sql.names import Catalog
+
+from ladle.schema import type_name
+from ladle.sql import bind
+
+pytestmark = pytest.mark.spark
+
+_TEXT = (Path(__file__).parent / "fixtures" / "plans.txt").read_text(encoding="utf-8")
+_QUERIES = [block.strip().split("\n")[0] for block in _TEXT.split("\n\n") if block.strip() and block[0] != "#"]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    session = running or (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "OFF")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    yield session
+    if running is None:
+        session.stop()
+
+
+def test_spark_reads_every_plan(spark: Any) -> None:
+    catalog = Catalog()
+    for query in _QUERIES:
+        plan = bind(query, catalog)
+        for scan in plan.scans:
+            schema = catalog.streams[scan.block.stream].arrow
+            columns = ", ".join(f"CAST(NULL AS {type_name(field.type)}) AS `{field.name}`" for field in schema)
+            spark.sql(f"SELECT {columns}").createOrReplaceTempView("everything")
+            where = " AND ".join(f"({factor.sql})" for factor in scan.block.factors) or "true"
+            names = ", ".join(f"`{name}`" for name in scan.columns)
+            rows = spark.sql(f"SELECT {names} FROM everything WHERE {where}")
+            rows.createOrReplaceTempView(scan.relation)
+        arguments = {"now": datetime(2024, 1, 1, tzinfo=UTC)} if plan.residual.uses_now else None
+        answer = spark.sql(plan.residual.spark_sql, args=arguments)
+        if plan.schema is not None:
+            assert answer.columns == plan.schema.names, query
+            spelled = [field.dataType.simpleString().upper() for field in answer.schema]
+            expected = [type_name(field.type).replace(" ", "").upper() for field in plan.schema]
+            assert spelled == expected, query
