@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import sqlglot
+from tests.conformance.values import COPIES, name_of, table
 
 from ladle.schema import type_name
 from ladle.sql.conform import NotConformant, Translated, translate_query
@@ -15,7 +16,6 @@ from ladle.sql.conformant.casts import CASTS
 from ladle.sql.conformant.entries import Entry, Param
 from ladle.sql.conformant.functions import LIST
 from ladle.sql.dialect import DIALECT
-from tests.conformance.values import COPIES, name_of, table
 
 COMBINATIONS_MAX = 80
 """Of an entry of three arguments: beyond it a fixed random part is tried. Pairs are tried in full."""

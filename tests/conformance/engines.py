@@ -10,9 +10,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tests.conformance.calls import Case
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
-from tests.conformance.calls import Case
 
 _ERROR = re.compile(r"CAST\(error\('(?:[^']|'')*'\) AS ([A-Z]+(?:\(\d+,\d+\))?)\)")
 
@@ -43,8 +43,7 @@ def in_duckdb(con: duckdb.DuckDBPyConnection, cases: Sequence[Case]) -> pa.Table
 def in_spark_frame(spark: Any, given: pa.Table) -> Any:
     """The table in Spark, with its types: without a schema TIMESTAMP_NTZ would become TIMESTAMP."""
     schema = ", ".join(f"{field.name} {type_name(field.type)}" for field in given.schema)
-    frame = spark.createDataFrame(given, schema)
-    return frame
+    return spark.createDataFrame(given, schema)
 
 
 def in_spark(frame: Any, cases: Sequence[Case]) -> pa.Table:

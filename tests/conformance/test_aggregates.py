@@ -1,7 +1,8 @@
-"""Proof of the aggregates of the list: over groups with NULLs and edge cases, plain, DISTINCT, with FILTER and OVER frames.
+"""Proof of the list's aggregates: over groups with NULLs and edge cases, plain, DISTINCT, with FILTER and OVER frames.
 
-Sums and averages of doubles depend on the order of rows, in Spark too (partitions, shuffles): they are compared to within
-1e-9 of each other, on values that don't cancel. Which of 0.0 and -0.0 is the smallest is as undetermined: zeros are equal.
+Sums and averages of doubles depend on the order of rows, in Spark too (partitions, shuffles): they are compared to
+within 1e-9 of each other, on values that don't cancel. Which of 0.0 and -0.0 is the smallest is as undetermined: zeros
+are equal.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from ladle.sql.conform import NotConformant
 from tests.conformance.calls import Case, aggregate_cases, translated
 from tests.conformance.engines import connection, differs, in_spark_frame, zoned
 from tests.conformance.values import naive, table
+
+from ladle.sql.conform import NotConformant
 
 FRAMES = (
     "OVER (PARTITION BY v.k)",
@@ -33,7 +34,10 @@ def small() -> pa.Table:
         if pa.types.is_integer(field.type) and field.name not in ("k", "n"):
             array = pa.array([None if v is None else abs(v) % 100 for v in array.to_pylist()], field.type)
         elif pa.types.is_floating(field.type):
-            finite = [None if v is None else abs(v) if abs(v) < 1e6 else v % 1e3 if v == v and abs(v) < 1e300 else 1.5 for v in array.to_pylist()]
+            finite = [
+                None if v is None else abs(v) if abs(v) < 1e6 else v % 1e3 if v == v and abs(v) < 1e300 else 1.5
+                for v in array.to_pylist()
+            ]
             array = pa.array(finite, field.type)
         arrays.append(array)
     return pa.table(arrays, schema=given.schema)

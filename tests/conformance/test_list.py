@@ -1,19 +1,19 @@
 """Proof of the list: every entry, on every combination of types it accepts, gives in DuckDB what Spark gives.
 
 Method: two implementations. Spark evaluates the text as it stands, DuckDB what `translate_query` makes of it, over one
-table of edge cases and random values. Compared are the type, every value, NULLs, and which rows raise. Nothing here names
-a function: a new entry of the list is tested by being there.
+table of edge cases and random values. Compared are the type, every value, NULLs, and which rows raise. Nothing here
+names a function: a new entry of the list is tested by being there.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-
 from tests.conformance.calls import Case, cast_cases, scalar_cases
 from tests.conformance.engines import connection, differs, in_duckdb, in_spark, in_spark_frame, split, zoned
 from tests.conformance.values import naive, table
@@ -68,5 +68,5 @@ def test_list_is_equal(kind: str, frame: Any, record_property: Any, capsys: Any)
         found += problems(frame, con, cases[start : start + BATCH])
     record_property(f"proven_{kind}", len(cases))
     with capsys.disabled():
-        print(f"\n{kind}: {len(cases) - len(found)} of {len(cases)} combinations equal")
+        sys.stdout.write(f"\n{kind}: {len(cases) - len(found)} of {len(cases)} combinations equal\n")
     assert not found, "\n".join(found)

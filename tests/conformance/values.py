@@ -17,7 +17,8 @@ EDGES = 21
 COPIES = "abc"
 
 _STRINGS = (
-    "", " ", "a", "A", "abc", " abc ", "abc  ", "ABC", "a%b", "a_b", "\\", "ab\nc", "\t x\r\n", "é", "Straße İ", "日本語", "a😀b",
+    "", " ", "a", "A", "abc", " abc ", "abc  ", "ABC", "a%b", "a_b", "\\", "ab\nc", "\t x\r\n",
+    "é", "Straße İ", "日本語", "a😀b",
     "aXbXc", "e\u0301Σ", "12",
 )  # fmt: skip
 _MORE_STRINGS = ("hello world", "e\u0301", "naïve Straße", "😀😀", "-7", "x" * 50, "a,b,,c", "true", "foo.bar", "\x7f")
@@ -34,11 +35,29 @@ def edges(type_: pa.DataType) -> list[Any]:
         return [True, False]
     if pa.types.is_integer(type_):
         top = 1 << (type_.bit_width - 1)
-        near = [0, 1, -1, 2, -2, 3, -3, 5, 7, 10, -10, 25, -25, 99, 100, top - 1, -top, top - 2, -top + 1, top // 2]
-        return near
+        return [0, 1, -1, 2, -2, 3, -3, 5, 7, 10, -10, 25, -25, 99, 100, top - 1, -top, top - 2, -top + 1, top // 2]
     if pa.types.is_floating(type_):
         nan, inf = float("nan"), float("inf")
-        near = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.1, 2.675, float(1 << 63), -3.7, nan, inf, -inf, 1e-30, 100.0]
+        near = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            -2.5,
+            0.1,
+            2.675,
+            float(1 << 63),
+            -3.7,
+            nan,
+            inf,
+            -inf,
+            1e-30,
+            100.0,
+        ]
         return [*near, 2147483647.5, 9.3e18]
     if pa.types.is_decimal(type_):
         unit = Decimal(1).scaleb(-type_.scale)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
+import re
 import shutil
 import signal
 import sys
@@ -84,6 +86,7 @@ class Demo:
         self._picture = Picture("", str(path), seconds_max=seconds)
         self._standing: dict[str, Standing] = {}
         self._turn_until = 0.0
+        self._closing = False
 
     def run(self, feeds: list[Feed], picture_file: str | None) -> None:
         import ladle
@@ -92,20 +95,24 @@ class Demo:
         self._say(f"data: {self._picture.title}")
         if any(isinstance(feed, Trace) for feed in feeds):
             self._say("real data is replayed faster than it happened, with its times shifted to now")
-        self._say(f"starting Spark and opening {self._path} (about ten seconds) ...")
-        with _warnings_to(self._event), ladle.connect(str(self._path)) as db:
+        with _warnings_to(self._event), contextlib.ExitStack() as ending:
+            db = ladle.connect(str(self._path))
+            ending.callback(self._close, db)
             pump = self._prepare(db, feeds)
             pump.start()
-            begin = time.monotonic()
             try:
-                self._watch(db, pump, begin)
+                self._watch(db, pump, time.monotonic())
             finally:
                 pump.stop()
                 if picture_file is not None:
                     save_picture(self._picture, picture_file)
             self._summary(db)
-            self._say("stopping the streams ...")
         self._say("done")
+
+    def _close(self, db: Any) -> None:
+        self._closing = True
+        with self._busy("stopping the streams"):
+            db.close()
 
     # -- the beginning --
 
@@ -120,8 +127,9 @@ class Demo:
                 db.register(query.sql, name=query.name, materialize=query.materialize)
             self._standing[query.name] = query
         self._say(f"{len(queries)} standing queries registered before the first tuple")
-        spark = db.spark
-        self._say(f"Spark {spark.version} is up")
+        with self._busy("starting Spark (about ten seconds)"):
+            spark = db.spark
+        self._say(f"Spark {spark.version} is up; warehouse: {self._path}")
         sinks: dict[str, Sink] = {
             "quotes": push_sink(db, "quotes", columns=["symbol", "bid", "bid_size", "ask", "ask_size", "exchange"]),
             "sensors": gateway_sink(db, "sensors"),
@@ -131,10 +139,11 @@ class Demo:
         with contextlib.suppress(ValueError):  # not in the main thread: nobody's Ctrl-C comes here
             signal.signal(signal.SIGINT, signal.default_int_handler)
         pump = Pump(feeds, sinks)
-        pump.put_history(time.time_ns() // 1_000, streams=("trades", "sensors", "connections"))
-        for name, columns in FILE_STREAMS.items():
-            files = spark.readStream.schema(columns).option("cleanSource", "delete")
-            db.attach(name, files.parquet(str(self._incoming / name)), source="files")
+        with self._busy("starting the streams"):
+            pump.put_history(time.time_ns() // 1_000, streams=("trades", "sensors", "connections"))
+            for name, columns in FILE_STREAMS.items():
+                files = spark.readStream.schema(columns).option("cleanSource", "delete")
+                db.attach(name, files.parquet(str(self._incoming / name)), source="files")
         for name in STREAMS:
             self._picture.streams[name] = StreamLine(name, _WAYS[name])
         return pump
@@ -249,10 +258,22 @@ class Demo:
         self._say(f"\nquarantined readings (SELECT * FROM sensors.quarantine):\n{table_text(bad.table)}")
 
     def _event(self, text: str) -> None:
+        if self._closing:
+            return
         if not self._picture.events or self._picture.events[-1] != text:
             self._picture.events.append(text)
             if not self._live:
                 self._say(text)
+
+    @contextmanager
+    def _busy(self, text: str) -> Iterator[None]:
+        """Something that takes seconds."""
+        if not self._console.is_terminal:
+            self._say(f"{text} ...")
+            yield
+            return
+        with self._console.status(text):
+            yield
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -324,11 +345,14 @@ def progress_line(picture: Picture) -> str:
 
 
 def save_picture(picture: Picture, file: str) -> None:
-    """The view as an SVG."""
-    with open("/dev/null", "w", encoding="utf-8") as nowhere:
-        console = Console(record=True, width=124, file=nowhere, force_terminal=True)
-        console.print(render(picture))
-        console.save_svg(file, title="ladle demo")
+    """The view as an SVG that needs nothing from the network, and keeps its spaces in every viewer."""
+    console = Console(record=True, width=124, file=io.StringIO(), force_terminal=True)
+    console.print(render(picture))
+    svg = console.export_svg(title="ladle demo")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("<text ", '<text xml:space="preserve" ')
+    svg = svg.replace("font-family: Fira Code, monospace", "font-family: Menlo, Consolas, DejaVu Sans Mono, monospace")
+    Path(file).write_text(svg, encoding="utf-8")
 
 
 @contextmanager

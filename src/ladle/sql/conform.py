@@ -1,8 +1,9 @@
 """What of Spark SQL (4.3, ANSI mode) DuckDB may run, with Spark's types, as exact DuckDB SQL.
 
-Spark defines what an expression means. DuckDB runs one only when every function, operator and cast of it is on the list
-(`functions`, `casts`) that the conformance test proves equal on random values; anything else is NotConformant, and Spark
-runs it. Functions that neither Spark nor Ladle knows are refused, as are those that would reach outside the query.
+Spark defines what an expression means. DuckDB runs one only when every function, operator and cast of it is on the
+list (`conformant.functions`, `conformant.casts`) that the conformance test proves equal on random values; anything else
+is NotConformant, and Spark runs it. Functions that neither Spark nor Ladle knows are refused, as are those that would
+reach outside the query.
 """
 
 from __future__ import annotations

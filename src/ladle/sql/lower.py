@@ -183,6 +183,7 @@ def _targets(insert: InsertDraft, schema: StreamSchema, source: Source) -> list[
 def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Field]) -> Plan:
     while isinstance(tree, exp.Subquery) and tree.is_wrapper:
         tree = tree.this
+    _part_aliases_from_columns(tree, binder.scans)
     scans = _scans(binder.scans, tree)
     spark_sql = tree.sql(DIALECT)
     uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
@@ -206,6 +207,26 @@ def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Fie
         why_spark = None if projection is not None else error.reason
     residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now)
     return Plan(sql, scans, residual, schema, queries)
+
+
+def _part_aliases_from_columns(tree: exp.Expression, drafts: Sequence[ScanDraft]) -> None:
+    """No alias is also the name of a column: in a subquery Spark would take `t.x` for a field of column `t`."""
+    columns = {name.lower() for drafted in drafts for name in drafted.schema.arrow.names}
+    columns |= {item.alias.lower() for item in tree.find_all(exp.Alias)}
+    aliases = [node.this for node in tree.find_all(exp.TableAlias) if not isinstance(node.parent, exp.CTE)]
+    taken = columns | {alias.name.lower() for alias in aliases}
+    renamed: dict[str, str] = {}
+    for alias in aliases:
+        if alias.name.lower() in columns and alias.name not in renamed:
+            number = 1
+            while f"{alias.name}_r{number}".lower() in taken:
+                number += 1
+            renamed[alias.name] = f"{alias.name}_r{number}"
+    if not renamed:
+        return
+    qualifiers = [column.args["table"] for column in tree.find_all(exp.Column) if column.args.get("table") is not None]
+    for identifier in [*aliases, *qualifiers]:
+        identifier.set("this", renamed.get(identifier.name, identifier.name))
 
 
 def _scans(drafts: Sequence[ScanDraft], tree: exp.Expression) -> tuple[Scan, ...]:

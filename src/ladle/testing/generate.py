@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -59,10 +59,10 @@ def random_stream(rng: random.Random, name: str) -> StreamSpec:
         if index == 0 and time:
             columns.append(ColumnSpec(column, rng.choice((ZONED, ZONED, NAIVE))))
             continue
-        type_ = rng.choice(NESTED) if rng.random() < 0.04 else rng.choice(SCALARS)
+        type_ = rng.choice(NESTED) if rng.random() < 0.04 else rng.choice((*SCALARS, pa.string(), pa.int32()))
         if index == 1:
             type_ = rng.choice((pa.int32(), pa.string(), pa.int64(), pa.float64()))
-        columns.append(ColumnSpec(column, type_, wide=rng.random() < 0.2, plain=rng.random() < 0.5))
+        columns.append(ColumnSpec(column, type_, wide=rng.random() < 0.2, plain=rng.random() < 0.7))
     time_column = columns[0].name if time else None
     rng.shuffle(columns)
     retain = rng.choice((None, Span(1, "DAY"), Span(90, "MINUTE"), Span(6, "HOUR"), Span(7, "DAY")))
@@ -160,7 +160,3 @@ def _row_time(rng: random.Random, wall_us: int, index: int, count: int, *, stead
 def ahead_us(stream: StreamSpec) -> int:
     """How far beyond the wall clock a row of an event-time stream may be."""
     return (stream.ahead or Span(1, "HOUR")).us
-
-
-def to_utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -41,7 +41,8 @@ class OracleStream:
     high_us: int | None = None
     """The highest timestamp accepted: the clock of an event-time stream."""
     accepted: int = 0
-    quarantined: int = 0
+    quarantined: list[int] = field(default_factory=list)
+    """When each row in quarantine arrived, by the wall clock."""
     tables: list[pa.Table] = field(default_factory=list)
     """Raw tuples as pushed, for another judge."""
 
@@ -70,8 +71,8 @@ class Oracle:
             f'CREATE TABLE raw_{spec.name} ({columns}, "{ARRIVAL_NUMBER}" BIGINT, "{ARRIVAL_TIME}" TIMESTAMP)'
         )
 
-    def push(self, name: str, rows: list[PushedRow], wall_us: int) -> int:
-        """Take a batch; return how many rows must be in quarantine because of it."""
+    def push(self, name: str, rows: list[PushedRow], wall_us: int) -> None:
+        """Take a batch: what fits is accepted, the rest is in quarantine."""
         stream = self.streams[name]
         spec = stream.spec
         good: list[tuple[dict[str, Any], int]] = []
@@ -87,8 +88,7 @@ class Oracle:
             good.append((row.values, ts))
         if good:
             self._insert(stream, good)
-        stream.quarantined += len(rows) - len(good)
-        return len(rows) - len(good)
+        stream.quarantined += [wall_us] * (len(rows) - len(good))
 
     def _insert(self, stream: OracleStream, good: list[tuple[dict[str, Any], int]]) -> None:
         spec = stream.spec
@@ -116,6 +116,13 @@ class Oracle:
         """Tuples at or below it are beyond the stream's retention."""
         retain, clock_us = self.streams[name].spec.retain, self.clock_us(name, wall_us)
         return None if retain is None or clock_us is None else clock_us - retain.us
+
+    def quarantine(self, name: str, wall_us: int) -> tuple[int, int]:
+        """How many rows a quarantine holds at least and at most: those beyond retention go when they are cleaned up."""
+        stream = self.streams[name]
+        retain = stream.spec.retain
+        kept = [at for at in stream.quarantined if retain is None or at > wall_us - retain.us]
+        return len(kept), len(stream.quarantined)
 
     def now_us(self, query: Query, wall_us: int) -> int:
         """The lowest clock of the event-time streams that have data, else the wall clock."""

@@ -61,6 +61,7 @@ class QueryMaker:
         wall_us: int,
         size: int,
         named: dict[str, Query] | None = None,
+        first_name: int = 0,
     ) -> None:
         self.rng = rng
         self.streams = streams
@@ -68,7 +69,7 @@ class QueryMaker:
         self.size = size
         self.named = named or {}
         self.scalars = ScalarMaker(rng, wall_us)
-        self._fresh = 0
+        self._fresh = first_name
 
     def query(self) -> Query:
         dice = self.rng.random()

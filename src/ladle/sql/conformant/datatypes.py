@@ -8,8 +8,8 @@ from sqlglot import exp
 from ladle.errors import Position, TypeMismatch
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
 
-_T = exp.DataType.Type
-_PLAIN: dict[exp.DataType.Type, pa.DataType] = {
+_T = exp.DType
+_PLAIN: dict[exp.DType, pa.DataType] = {
     _T.BOOLEAN: pa.bool_(),
     _T.TINYINT: pa.int8(),
     _T.SMALLINT: pa.int16(),
@@ -52,7 +52,7 @@ def _decimal(tree: exp.DataType) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _field(each: exp.Expression, tree: exp.DataType) -> pa.Field:
+def _field(each: exp.Expr, tree: exp.DataType) -> pa.Field:
     kind = each.args.get("kind")
     if not isinstance(each, exp.ColumnDef) or not isinstance(kind, exp.DataType):
         raise _mismatch(tree, f"{tree.sql(dialect='spark')} is not a type that Ladle knows.")
@@ -68,7 +68,7 @@ def _mismatch(tree: exp.DataType, message: str) -> TypeMismatch:
     )
 
 
-def position_of(node: exp.Expression) -> Position | None:
+def position_of(node: exp.Expr) -> Position | None:
     """Where a node's first token starts; the parser notes where it ends."""
     meta = node.meta
     if "line" not in meta or "col" not in meta:

@@ -1,4 +1,4 @@
-"""What an entry of the list is: parameters, Spark's result type, DuckDB's text, and how the conformance test calls it."""
+"""What an entry of the list is: parameters, Spark's result type, DuckDB's text, and the call that tests make of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ladle.sql.conformant.spark_types import (
     DATE,
     DOUBLE,
     DURATION,
-    FLOAT,
     FRACTIONS,
     INT,
     INTEGRALS,
@@ -30,12 +29,11 @@ from ladle.sql.conformant.spark_types import (
 )
 
 Arguments = Sequence[Typed]
-Result = pa.DataType | Callable[[Arguments], pa.DataType]
 
 
 @dataclass(frozen=True)
 class Param:
-    """The types an argument may have; `to` is what Spark casts it to; `literals`: it must be one, and these are tried."""
+    """Types of an argument; `to` is what Spark casts it to. With `literals` it must be one, and tests try these."""
 
     types: tuple[pa.DataType, ...]
     to: pa.DataType | None = None
@@ -55,7 +53,7 @@ class Entry:
 
     name: str
     params: tuple[Param, ...]
-    result: Result
+    result: pa.DataType | Callable[[Arguments], pa.DataType]
     duckdb: str | Callable[[Arguments, pa.DataType], str]
     spark: str = ""
     may_raise: bool | Callable[[Arguments], bool] = False

@@ -60,7 +60,7 @@ TEXT_CHARACTERS_MAX = 200_000
 """Checks repeat their operands, so deep nesting grows text; beyond this Spark runs the query."""
 
 
-def expression(node: exp.Expression, scope: Scope) -> Typed:
+def expression(node: exp.Expr, scope: Scope) -> Typed:
     """The node rendered for DuckDB, with Spark's type."""
     if scope.keys is not None:
         key = _grouped(node, scope)
@@ -79,7 +79,7 @@ def expression(node: exp.Expression, scope: Scope) -> Typed:
     return found
 
 
-def condition(node: exp.Expression, scope: Scope) -> Typed:
+def condition(node: exp.Expr, scope: Scope) -> Typed:
     """A boolean: WHERE, HAVING, ON, FILTER."""
     found = expression(node, scope)
     if found.type == VOID:
@@ -89,7 +89,7 @@ def condition(node: exp.Expression, scope: Scope) -> Typed:
     return found
 
 
-def filtered(node: exp.Expression, scope: Scope) -> Typed:
+def filtered(node: exp.Expr, scope: Scope) -> Typed:
     """A condition that keeps rows. A term that may raise is only tried on rows that the terms before it keep, as in
     Spark; the others also stand alone, so that DuckDB can join and skip by them."""
     terms = [condition(term, scope) for term in (node.flatten() if isinstance(node, exp.And) else [node])]
@@ -107,13 +107,13 @@ def normalized(value: Typed) -> Typed:
     return value
 
 
-def _name(node: exp.Expression) -> str:
+def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Func):
         return f"function {node.sql_name().lower()}"
     return f"the expression {node.sql(dialect='spark')[:60]}"
 
 
-def _grouped(node: exp.Expression, scope: Scope) -> Typed | None:
+def _grouped(node: exp.Expr, scope: Scope) -> Typed | None:
     """A node that is a GROUP BY expression is its key; a column that is not one may not stand outside an aggregate."""
     assert scope.keys is not None
     if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Placeholder):
@@ -160,7 +160,7 @@ def _placeholder(node: exp.Placeholder, scope: Scope) -> Typed:
     return Typed("CAST($now AS TIMESTAMP)", TIMESTAMP)
 
 
-def _negative(node: exp.Expression, scope: Scope) -> Typed:
+def _negative(node: exp.Expr, scope: Scope) -> Typed:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.is_string:
         # -9223372036854775808 is one literal, and a negated literal keeps the digits that typing looks at.
@@ -171,8 +171,8 @@ def _negative(node: exp.Expression, scope: Scope) -> Typed:
     return call(BY_NAME["negative"], "negative", [value])
 
 
-def _binary(symbol: str) -> Callable[[exp.Expression, Scope], Typed]:
-    def rule(node: exp.Expression, scope: Scope) -> Typed:
+def _binary(symbol: str) -> Callable[[exp.Expr, Scope], Typed]:
+    def rule(node: exp.Expr, scope: Scope) -> Typed:
         left, right = expression(node.this, scope), expression(node.expression, scope)
         if symbol in ("+", "-") and left.type in (DURATION, MONTHS) and right.type == left.type:
             return _fold_intervals(symbol, left, right)
@@ -190,7 +190,7 @@ def _fold_intervals(symbol: str, left: Typed, right: Typed) -> Typed:
     return replace(left, sql=str(total), constant=total, days_only=left.days_only and right.days_only)
 
 
-def _distinct_from(node: exp.Expression, scope: Scope) -> Typed:
+def _distinct_from(node: exp.Expr, scope: Scope) -> Typed:
     equal = call(BY_NAME["<=>"], "<=>", [expression(node.this, scope), expression(node.expression, scope)])
     return replace(equal, sql=f"(NOT {equal.sql})")
 
@@ -205,7 +205,7 @@ def _is(node: exp.Is, scope: Scope) -> Typed:
 
 
 def _connector(node: exp.Connector, scope: Scope) -> Typed:
-    """AND, OR. Spark skips the right side once the left decides; DuckDB may compute both, so what can raise is a CASE."""
+    """Spark skips the right side once the left decides; DuckDB may compute both, so what can raise becomes a CASE."""
     terms = [condition(term, scope) for term in node.flatten()]
     word, decided, other = ("AND", "FALSE", "TRUE") if isinstance(node, exp.And) else ("OR", "TRUE", "FALSE")
     may_raise = any(term.may_raise for term in terms)
@@ -255,7 +255,7 @@ def _exists(node: exp.Exists, scope: Scope) -> Typed:
     return Typed(f"EXISTS ({found.sql})", BOOLEAN, found.may_raise)
 
 
-def _scalar(node: exp.Expression, scope: Scope) -> Typed:
+def _scalar(node: exp.Expr, scope: Scope) -> Typed:
     found = scope.query(node, scope)
     if len(found.columns) != 1:
         raise NotConformant("a scalar subquery of several columns")
@@ -301,7 +301,7 @@ def _cast(node: exp.Cast, scope: Scope) -> Typed:
     return cast(expression(node.this, scope), target)
 
 
-def _like(node: exp.Expression, scope: Scope) -> Typed:
+def _like(node: exp.Expr, scope: Scope) -> Typed:
     """LIKE and ILIKE; the parser keeps NOT as a property of the node."""
     matched = _call(CALLS[type(node)](node), scope)
     like = node.this if isinstance(node, exp.Escape) else node
@@ -321,7 +321,7 @@ def _call(called: Call, scope: Scope) -> Typed:
     return call(entries, called.name, [expression(each, scope) for each in called.arguments])
 
 
-def _aggregate(called: Call, scope: Scope, *, tail: str = "", filter_: exp.Expression | None = None) -> Typed:
+def _aggregate(called: Call, scope: Scope, *, tail: str = "", filter_: exp.Expr | None = None) -> Typed:
     """An aggregate of groups, or with `tail` (OVER) of a window."""
     if scope.keys is None and not tail:
         raise NotConformant(f"{called.name} outside a grouped query")
@@ -339,7 +339,8 @@ def _aggregate(called: Call, scope: Scope, *, tail: str = "", filter_: exp.Expre
     if where is not None:
         # Only rows that pass may be evaluated (they could raise), so the condition is part of the argument.
         arguments = [
-            Typed(f"(CASE WHEN {where.sql} THEN {a.sql} END)", a.type, a.may_raise or where.may_raise) for a in arguments
+            Typed(f"(CASE WHEN {where.sql} THEN {a.sql} END)", a.type, a.may_raise or where.may_raise)
+            for a in arguments
         ]
     for entry in entries:
         if entry.matches(arguments):
@@ -363,7 +364,7 @@ def _window(node: exp.Window, scope: Scope) -> Typed:
     return window(node, scope, _aggregate)
 
 
-_RULES: Mapping[type[exp.Expression], Callable[..., Typed]] = {
+_RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
     exp.Column: _column,
     exp.Literal: _literal,
     exp.Boolean: lambda node, scope: literal(bool(node.this), BOOLEAN),

@@ -82,7 +82,7 @@ def _decimal_pair(arguments: Arguments) -> bool:
 
 
 def _wide(value: Typed) -> str:
-    """DuckDB gives the product of two decimals of up to 18 digits 18 digits, and raises beyond; of wider ones up to 38."""
+    """DuckDB gives a product of decimals of up to 18 digits 18 digits, and raises beyond; a wider one has up to 38."""
     if value.type.precision > 18:
         return value.sql
     return f"CAST({value.sql} AS DECIMAL(19,{value.type.scale}))"
@@ -208,12 +208,20 @@ OPERATORS: tuple[Entry, ...] = (
     Entry("coalesce", (Any,), first_type, "coalesce({all})", "coalesce({all})", coerce=widened, variadic=True),
     Entry("nullif", (Any, Any), first_type, lambda a, t: _nullif(a), "nullif({0}, {1})"),
     Entry(
-        "if", (Boolean, Any, Any), lambda a: a[1].type, "(CASE WHEN {0} THEN {1} ELSE {2} END)", "if({0}, {1}, {2})",
+        "if",
+        (Boolean, Any, Any),
+        lambda a: a[1].type,
+        "(CASE WHEN {0} THEN {1} ELSE {2} END)",
+        "if({0}, {1}, {2})",
         coerce=lambda a: [a[0], *widened(a[1:])],
     ),
     Entry(
-        "nvl2", (Any, Any, Any), lambda a: a[1].type, "(CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END)",
-        "nvl2({0}, {1}, {2})", coerce=lambda a: [a[0], *widened(a[1:])],
+        "nvl2",
+        (Any, Any, Any),
+        lambda a: a[1].type,
+        "(CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END)",
+        "nvl2({0}, {1}, {2})",
+        coerce=lambda a: [a[0], *widened(a[1:])],
     ),
     Entry("greatest", (Any, Any), first_type, "greatest({all})", "greatest({all})", coerce=widened, variadic=True),
     Entry("least", (Any, Any), first_type, "least({all})", "least({all})", coerce=widened, variadic=True),

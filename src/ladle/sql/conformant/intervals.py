@@ -44,7 +44,7 @@ def _part(amount: str, name: str) -> Typed:
     except InvalidOperation:
         raise NotConformant(f"the interval {amount} {name} is not proven equal in DuckDB") from None
     factor = _MONTHS.get(unit) or _MICROSECONDS.get(unit)
-    if factor is None or value != value.to_integral_value() and unit != "SECOND":
+    if factor is None or (value != value.to_integral_value() and unit != "SECOND"):
         raise NotConformant(f"the interval {amount} {name} is not proven equal in DuckDB")
     total = value * factor
     if total != total.to_integral_value() or abs(total) >= 1 << 62:

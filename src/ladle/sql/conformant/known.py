@@ -16,20 +16,28 @@ from ladle.errors import Position, UnknownName, Unsupported
 from ladle.sql.conformant.datatypes import position_of
 
 _REACHES_OUT = frozenset(
-    """reflect java_method try_reflect input_file_name input_file_block_start input_file_block_length python_worker_logs
-    current_user user session_user current_catalog current_database current_schema current_path current_timezone version
-    from_avro to_avro schema_of_avro from_protobuf to_protobuf collations sql_keywords range read_files read_csv
-    read_parquet read_json""".split()
+    (
+        *("reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start"),
+        *("input_file_block_length", "python_worker_logs", "current_user", "user", "session_user", "current_catalog"),
+        *("current_database", "current_schema", "current_path", "current_timezone", "version", "from_avro", "to_avro"),
+        *("schema_of_avro", "from_protobuf", "to_protobuf", "collations", "sql_keywords", "range", "read_files"),
+        *("read_csv", "read_parquet", "read_json"),
+    )
 )
 _UNDETERMINED = frozenset(
-    """rand randn random randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id""".split()
+    (
+        *("rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"),
+        *("monotonically_increasing_id", "spark_partition_id"),
+    )
 )
-_WALL_CLOCK = frozenset("current_timestamp now current_date curdate current_time localtimestamp localtime".split())
+_WALL_CLOCK = frozenset(
+    ("current_timestamp", "now", "current_date", "curdate", "current_time", "localtimestamp", "localtime")
+)
 
-_GRAMMAR = frozenset("timestampadd timestampdiff try_cast".split())
+_GRAMMAR = frozenset(["timestampadd", "timestampdiff", "try_cast"])
 """Calls that Spark's grammar knows and `SHOW FUNCTIONS` does not list."""
 
-_SYNTAX: tuple[type[exp.Expression], ...] = (
+_SYNTAX: tuple[type[exp.Expr], ...] = (
     exp.And,
     exp.Or,
     exp.Xor,
@@ -58,7 +66,7 @@ def known_functions() -> frozenset[str]:
     return (frozenset(text.split()) | _GRAMMAR) - _REACHES_OUT - _UNDETERMINED - _WALL_CLOCK
 
 
-def check_functions(tree: exp.Expression) -> None:
+def check_functions(tree: exp.Expr) -> None:
     """Refuse functions that are not known (UnknownName) or that a standing query can't call (Unsupported)."""
     for node in tree.find_all(exp.Func):
         if isinstance(node, exp.Connector):

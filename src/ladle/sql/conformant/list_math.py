@@ -141,7 +141,9 @@ MATH: tuple[Entry, ...] = (
     Entry("round", (DecimalParam, _DigitsDown), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0}, {1})"),
     *_whole("ceil"),
     *_whole("floor"),
-    Entry("sqrt", (AsDouble,), DOUBLE, "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({0}) END)", "sqrt({0})"),
+    Entry(
+        "sqrt", (AsDouble,), DOUBLE, "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({0}) END)", "sqrt({0})"
+    ),
     Entry(
         "sign",
         (AsDouble,),
@@ -152,11 +154,18 @@ MATH: tuple[Entry, ...] = (
     ),
     Entry("isnan", (Fraction,), BOOLEAN, "coalesce(isnan({0}), FALSE)", "isnan({0})"),
     Entry(
-        "nanvl", (Fraction, Fraction), first_type, "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)", "nanvl({0}, {1})",
+        "nanvl",
+        (Fraction, Fraction),
+        first_type,
+        "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)",
+        "nanvl({0}, {1})",
         coerce=_widened,
     ),
     Entry(
-        "try_divide", (AsDouble, AsDouble), DOUBLE, "(CASE WHEN {1} = 0 THEN NULL ELSE {0} / {1} END)",
+        "try_divide",
+        (AsDouble, AsDouble),
+        DOUBLE,
+        "(CASE WHEN {1} = 0 THEN NULL ELSE {0} / {1} END)",
         "try_divide({0}, {1})",
     ),
 )

@@ -41,12 +41,14 @@ def _substring(arguments: Arguments, type_: pa.DataType) -> str:
         start = f"(CASE WHEN {at} > 0 THEN {at} - 1 WHEN {at} < 0 THEN {size} + {at} ELSE 0 END)"
     first = f"greatest({start}, 0)"
     # Without a length Spark takes the largest INT, which a position far before the string uses up.
-    wanted = f"CAST({arguments[2].sql} AS BIGINT)" if len(arguments) > 2 else "2147483647"
+    wanted = f"CAST({arguments[2].sql} AS BIGINT)" if len(arguments) > 2 else "CAST(2147483647 AS BIGINT)"
     count = f"greatest({start} + {wanted} - {first}, 0)"
     cut = f"substring({text}, {first} + 1, least({count}, {size}))"
     nullable = [a.sql for a in arguments if a.constant is None]
     # greatest and least skip NULLs.
-    return f"(CASE WHEN {' OR '.join(f'{sql} IS NULL' for sql in nullable)} THEN NULL ELSE {cut} END)" if nullable else cut
+    return (
+        f"(CASE WHEN {' OR '.join(f'{sql} IS NULL' for sql in nullable)} THEN NULL ELSE {cut} END)" if nullable else cut
+    )
 
 
 def _side(name: str) -> str:
@@ -67,9 +69,7 @@ def _pad(name: str) -> Entry:
 
 
 def _pad_spaces(name: str) -> Entry:
-    return Entry(
-        name, (String, _Times), STRING, lambda a, t: _padded(name, a), f"{name}({{0}}, {{1}})"
-    )
+    return Entry(name, (String, _Times), STRING, lambda a, t: _padded(name, a), f"{name}({{0}}, {{1}})")
 
 
 def _padded(name: str, arguments: Arguments) -> str:

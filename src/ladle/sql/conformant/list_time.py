@@ -132,7 +132,10 @@ TIMES: tuple[Entry, ...] = (
         )
     ),
     Entry(
-        "add_months", (AsDate, _Months), DATE, lambda a, t: f"CAST({a[0].sql} + to_months({_few(a[1])}) AS DATE)",
+        "add_months",
+        (AsDate, _Months),
+        DATE,
+        lambda a, t: f"CAST({a[0].sql} + to_months({_few(a[1])}) AS DATE)",
         "add_months({0}, {1})",
     ),
     Entry("unix_date", (_Date,), INT, "CAST({0} - DATE '1970-01-01' AS INTEGER)", "unix_date({0})"),

@@ -1,5 +1,7 @@
-"""From the parser's nodes to names of the list. Ladle's dialect keeps calls as they were written (`exp.Anonymous`); only
-calls with a grammar of their own have a class. Spark has several names for many functions, the list has one.
+"""From the parser's nodes to names of the list.
+
+Ladle's dialect keeps calls as they were written (`exp.Anonymous`); only calls with a grammar of their own have a class.
+Spark has several names for many functions, the list has one.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ class Call:
     """A function of the list and its arguments."""
 
     name: str
-    arguments: tuple[exp.Expression, ...]
+    arguments: tuple[exp.Expr, ...]
     distinct: bool = False
     star: bool = False
 
 
-Maker = Callable[[exp.Expression], Call]
+Maker = Callable[[exp.Expr], Call]
 
 ALIASES: Mapping[str, str] = {
     "any": "bool_or",
@@ -49,7 +51,7 @@ ALIASES: Mapping[str, str] = {
 }
 
 
-def _named(node: exp.Expression) -> Call:
+def _named(node: exp.Expr) -> Call:
     """A call by name; DISTINCT and * are arguments of aggregates."""
     name = str(node.this).lower()
     name = ALIASES.get(name, name)
@@ -65,7 +67,7 @@ def _named(node: exp.Expression) -> Call:
     return Call(name, arguments)
 
 
-def _any(node: exp.Expression) -> Call:
+def _any(node: exp.Expr) -> Call:
     inner = node.this
     while isinstance(inner, exp.Paren):
         inner = inner.this
@@ -73,18 +75,18 @@ def _any(node: exp.Expression) -> Call:
 
 
 def _of(name: str, *parts: str) -> Maker:
-    def make(node: exp.Expression) -> Call:
+    def make(node: exp.Expr) -> Call:
         return Call(name, tuple(node.args[part] for part in parts if node.args.get(part) is not None))
 
     return make
 
 
-def _position(node: exp.Expression) -> Call:
+def _position(node: exp.Expr) -> Call:
     more = (node.args["position"],) if node.args.get("position") is not None else ()
     return Call("locate", (node.args["substr"], node.this, *more))
 
 
-def _trim(node: exp.Expression) -> Call:
+def _trim(node: exp.Expr) -> Call:
     position = str(node.args.get("position") or "BOTH").upper()
     name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
     characters = node.args.get("expression")
@@ -106,7 +108,7 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
-def _field(field: str, source: exp.Expression) -> Call:
+def _field(field: str, source: exp.Expr) -> Call:
     """EXTRACT of a field is the function of that field."""
     name = _FIELDS.get(field.lower())
     if name is None:
@@ -114,12 +116,12 @@ def _field(field: str, source: exp.Expression) -> Call:
     return Call(name, (source,))
 
 
-def _extract(node: exp.Expression) -> Call:
+def _extract(node: exp.Expr) -> Call:
     return _field(str(node.this.this), node.expression)
 
 
 def _like(name: str) -> Maker:
-    def make(node: exp.Expression) -> Call:
+    def make(node: exp.Expr) -> Call:
         if isinstance(node.expression, exp.Any | exp.All):
             raise NotConformant("LIKE ANY and LIKE ALL are not proven equal in DuckDB")
         return Call(name, (node.this, node.expression))
@@ -127,14 +129,14 @@ def _like(name: str) -> Maker:
     return make
 
 
-def _escape(node: exp.Expression) -> Call:
+def _escape(node: exp.Expr) -> Call:
     if not isinstance(node.this, exp.Like | exp.ILike):
         raise NotConformant("this use of ESCAPE is not proven equal in DuckDB")
     inner = CALLS[type(node.this)](node.this)
     return Call(inner.name, (*inner.arguments, node.expression))
 
 
-CALLS: Mapping[type[exp.Expression], Maker] = {
+CALLS: Mapping[type[exp.Expr], Maker] = {
     exp.Anonymous: _named,
     exp.Any: _any,
     exp.DPipe: _of("concat", "this", "expression"),
@@ -152,6 +154,6 @@ CALLS: Mapping[type[exp.Expression], Maker] = {
 }
 
 
-def call_of(node: exp.Expression) -> Call | None:
+def call_of(node: exp.Expr) -> Call | None:
     maker = CALLS.get(type(node))
     return maker(node) if maker is not None else None

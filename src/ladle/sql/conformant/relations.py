@@ -17,10 +17,23 @@ from ladle.sql.conformant.spark_types import NotConformant, Typed, common_type
 from ladle.sql.conformant.windows import direction
 
 _SELECT_PARTS = frozenset(
-    "expressions from_ joins where group having distinct order limit offset with_ windows".split()
+    [
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "distinct",
+        "order",
+        "limit",
+        "offset",
+        "with_",
+        "windows",
+    ]
 )
-_SET_PARTS = frozenset("this expression distinct order limit offset with_".split())
-_SUBQUERY_PARTS = frozenset("this alias order limit offset with_".split())
+_SET_PARTS = frozenset(["this", "expression", "distinct", "order", "limit", "offset", "with_"])
+_SUBQUERY_PARTS = frozenset(["this", "alias", "order", "limit", "offset", "with_"])
 _JOINS = {
     "LEFT": "LEFT JOIN",
     "LEFT OUTER": "LEFT JOIN",
@@ -47,7 +60,7 @@ def root_scope(relations: Mapping[str, pa.Schema]) -> Scope:
     return Scope(sources={}, query=_nested, tables=tables)
 
 
-def query(tree: exp.Expression, scope: Scope) -> Subquery:
+def query(tree: exp.Expr, scope: Scope) -> Subquery:
     """A query at any place; `scope` is the one around it."""
     scope, prefix = _with(tree, scope)
     match tree:
@@ -63,22 +76,22 @@ def query(tree: exp.Expression, scope: Scope) -> Subquery:
     return replace(found, sql=prefix + found.sql)
 
 
-def _nested(tree: exp.Expression, scope: Scope) -> Subquery:
+def _nested(tree: exp.Expr, scope: Scope) -> Subquery:
     return replace(query(tree, scope), correlated=_is_correlated(tree))
 
 
-def _is_correlated(tree: exp.Expression) -> bool:
+def _is_correlated(tree: exp.Expr) -> bool:
     inside = {node.alias_or_name.lower() for node in tree.find_all(exp.Table, exp.Subquery, exp.Values)}
     return any(column.table and column.table.lower() not in inside for column in tree.find_all(exp.Column))
 
 
-def _only(tree: exp.Expression, parts: frozenset[str]) -> None:
+def _only(tree: exp.Expr, parts: frozenset[str]) -> None:
     for part, value in tree.args.items():
         if value and part not in parts:
             raise NotConformant(f"{part.rstrip('_').upper().replace('_', ' ')} is not proven equal in DuckDB")
 
 
-def _with(tree: exp.Expression, scope: Scope) -> tuple[Scope, str]:
+def _with(tree: exp.Expr, scope: Scope) -> tuple[Scope, str]:
     """The scope with this query's CTEs, and their text."""
     clause = tree.args.get("with_")
     if clause is None:
@@ -97,7 +110,7 @@ def _with(tree: exp.Expression, scope: Scope) -> tuple[Scope, str]:
     return scope, f"WITH {', '.join(texts)} "
 
 
-def _renamed(columns: Columns, alias: exp.Expression | None) -> Columns:
+def _renamed(columns: Columns, alias: exp.Expr | None) -> Columns:
     names = [each.name for each in (alias.args.get("columns") or ())] if alias is not None else []
     if names and len(names) != len(columns):
         raise NotConformant("an alias with another number of columns than its relation")
@@ -155,13 +168,13 @@ def _distinct(value: Typed, tree: exp.Select) -> Typed:
     return normalized(value)
 
 
-def _outputs(tree: exp.Select) -> Iterator[exp.Expression]:
+def _outputs(tree: exp.Select) -> Iterator[exp.Expr]:
     yield from tree.expressions
     if tree.args.get("order") is not None:
         yield from tree.args["order"].expressions
 
 
-def _folds(node: exp.Expression) -> Iterator[exp.Expression]:
+def _folds(node: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregates of this query itself: not those of subqueries or OVER."""
     for each in node.walk(prune=lambda n: isinstance(n, exp.Query | exp.Window)):
         if isinstance(each, exp.Query | exp.Window):
@@ -187,7 +200,7 @@ def _keys(group: exp.Group | None, tree: exp.Select, rows: Scope) -> list[Typed]
     return keys
 
 
-def _meant(node: exp.Expression, tree: exp.Select) -> exp.Expression:
+def _meant(node: exp.Expr, tree: exp.Select) -> exp.Expr:
     """The projection that GROUP BY names by position or alias, else the node itself."""
     if isinstance(node, exp.Literal) and not node.is_string:
         return _bare(tree.expressions[_ordinal(node, len(tree.expressions))])
@@ -198,7 +211,7 @@ def _meant(node: exp.Expression, tree: exp.Select) -> exp.Expression:
     return node
 
 
-def _bare(node: exp.Expression) -> exp.Expression:
+def _bare(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Alias) else node
 
 
@@ -232,7 +245,7 @@ def _order_by(tree: exp.Select, outputs: Sequence[tuple[str, Typed]], scope: Sco
     return f"ORDER BY {', '.join(keys)}" if keys else ""
 
 
-def _limit(tree: exp.Expression) -> Iterator[str]:
+def _limit(tree: exp.Expr) -> Iterator[str]:
     for part, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
         clause = tree.args.get(part)
         if clause is None:
@@ -288,7 +301,7 @@ def _on(join: exp.Join, left: Sources, right: Mapping[str, Typed], scope: Scope)
     return " AND ".join(term.sql for term in terms) if terms else None
 
 
-def _relation(node: exp.Expression, outer: Scope) -> tuple[str, str, Mapping[str, Typed], bool]:
+def _relation(node: exp.Expr, outer: Scope) -> tuple[str, str, Mapping[str, Typed], bool]:
     """A member of FROM: its text, its alias, its columns and whether it may raise."""
     match node:
         case exp.Table():
@@ -364,7 +377,7 @@ def _side(side: Subquery, types: Sequence[pa.DataType], names: Columns, *, fold:
     return f"SELECT {listed} FROM ({side.sql}) AS q({inner})", any(value.may_raise for value in values)
 
 
-def _ordered(tree: exp.Expression, inner: Subquery) -> Subquery:
+def _ordered(tree: exp.Expr, inner: Subquery) -> Subquery:
     """ORDER BY and LIMIT around a set operation or a parenthesised query: only its own columns can be named."""
     order = tree.args.get("order")
     limits = list(_limit(tree))
@@ -383,7 +396,7 @@ def _ordered(tree: exp.Expression, inner: Subquery) -> Subquery:
     return replace(inner, sql=f"SELECT {listed} FROM ({inner.sql}) AS q({names}) {' '.join(clauses)}", one_row=False)
 
 
-def _position(node: exp.Expression, columns: Columns) -> int:
+def _position(node: exp.Expr, columns: Columns) -> int:
     if isinstance(node, exp.Literal) and not node.is_string:
         return _ordinal(node, len(columns))
     if isinstance(node, exp.Column):

@@ -39,7 +39,7 @@ class Scope:
     """Relations by alias, the enclosing scope, and what GROUP BY makes of rows."""
 
     sources: Mapping[str, Mapping[str, Typed]]
-    query: Callable[[exp.Expression, Scope], Subquery] = field(repr=False)
+    query: Callable[[exp.Expr, Scope], Subquery] = field(repr=False)
     """Renders a subquery that stands in this scope."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     parent: Scope | None = None

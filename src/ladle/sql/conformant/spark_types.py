@@ -1,8 +1,8 @@
 """Spark's types and coercion rules (ANSI mode), over Arrow's types.
 
-A `Typed` is an expression already rendered for DuckDB together with the type that Spark gives it. The rule kept by every
-rendering: the DuckDB value has exactly the DuckDB type that `duckdb_type` names, so that no implicit cast of DuckDB's
-ever decides anything.
+A `Typed` is an expression already rendered for DuckDB together with the type that Spark gives it. The rule kept by
+every rendering: the DuckDB value has exactly the DuckDB type that `duckdb_type` names, so that no implicit cast of
+DuckDB's ever decides anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE = pa.float32(), pa.float64()
 STRING, BINARY, DATE, VOID = pa.string(), pa.binary(), pa.date32(), pa.null()
 DURATION = pa.duration("us")
-"""Spark's day-time interval; only inside expressions, since no stream or answer may have it. BIGINT microseconds in DuckDB."""
+"""Spark's day-time interval, only inside expressions: no stream or answer has it. BIGINT microseconds in DuckDB."""
 MONTHS = pa.month_day_nano_interval()
 """Spark's year-month interval; constants only."""
 

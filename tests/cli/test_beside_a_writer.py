@@ -1,0 +1,90 @@
+"""Commands in other processes while one holds the warehouse, and what reading loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ladle.engine import Database
+from ladle.testing.inline import connect_inline
+
+HEAVY = ("pyspark", "py4j", "pandas", "rich", "prompt_toolkit", "deltalake")
+
+
+@pytest.fixture
+def db(warehouse: Path) -> Iterator[Database]:
+    with connect_inline(warehouse) as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE)")
+        db.register("SELECT symbol FROM trades WHERE price > 100", name="dear")
+        db.push("trades", [{"symbol": "IBM", "price": 193.5}, {"symbol": "KO", "price": 69.25}], wait=True)
+        yield db
+
+
+def command(warehouse: Path, *argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ladle.cli", argv[0], "-w", str(warehouse), *argv[1:]],
+        input=text,
+        env={**os.environ, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_commands_work_through_the_process_that_writes(db: Database, warehouse: Path) -> None:
+    registered = command(warehouse, "register", "cheap", "SELECT symbol FROM trades WHERE price < 100")
+    assert registered.returncode == 0, registered.stderr
+    assert [query.name for query in db.queries()] == ["dear", "cheap"]
+
+    pushed = command(warehouse, "push", "trades", "-", "--format", "csv", text="symbol,price\nT,21.5\nX,dear\n")
+    assert pushed.returncode == 0, pushed.stderr
+    assert pushed.stdout == "pushed 2 rows to trades, visible in epoch 2\n"
+    assert {row["symbol"] for row in db.query("cheap").invoke().to_pylist()} == {"KO", "T"}
+
+    inserted = command(warehouse, "sql", "-c", "INSERT INTO trades VALUES ('GS', 498.0); SELECT * FROM dear")
+    assert inserted.returncode == 0, inserted.stderr
+    assert "GS" in inserted.stdout
+
+    wrong = command(warehouse, "sql", "-c", "SELECT nope\nFROM trades")
+    assert wrong.returncode == 1
+    assert "  SELECT nope\n         ^" in wrong.stderr
+
+    status = json.loads(command(warehouse, "status", "--json").stdout)
+    assert status["streams"][0]["quarantined"] == 1
+
+
+@pytest.mark.parametrize(
+    "argv", [["invoke", "dear"], ["queries"], ["explain", "dear"], ["sql", "-c", "SELECT * FROM dear"]]
+)
+@pytest.mark.parametrize("writer", [True, False])
+def test_reading_loads_nothing_heavy(db: Database, warehouse: Path, argv: list[str], writer: bool) -> None:
+    if not writer:
+        db.close()
+    code = (
+        "import sys\nfrom ladle.cli import main\n"
+        f"code = main({[argv[0], '-w', str(warehouse), *argv[1:]]!r})\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], code)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines()[-1] == "[] 0"
+
+
+def test_reading_makes_no_warehouse(tmp_path: Path) -> None:
+    ran = command(tmp_path / "nowhere", "queries")
+    assert ran.returncode == 1
+    assert "There is no warehouse at" in ran.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_output_may_be_cut_off(db: Database, warehouse: Path) -> None:
+    argv = f"{sys.executable} -m ladle.cli sql -w {warehouse} -c 'SELECT * FROM trades' --format json | true"
+    ran = subprocess.run(["sh", "-c", argv], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in ran.stderr
+    assert "Broken" not in ran.stderr

@@ -1,0 +1,227 @@
+"""Answers that need Spark, or must not; the backfill; other tools and processes beside a running database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ladle
+from ladle.errors import EvaluationError, InvocationTimeout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+PACKETS = """CREATE STREAM PTb (saddr STRING, daddr STRING, id INT, length INT, timestamp TIMESTAMP)
+             TIMESTAMP BY timestamp"""
+
+
+def packets(count: int, seed: int = 1) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    seconds = np.sort(rng.integers(0, 600, count))
+    return pa.table(
+        {
+            "saddr": [f"10.0.0.{n}" for n in rng.integers(0, 12, count)],
+            "daddr": [f"10.0.1.{n}" for n in rng.integers(0, 12, count)],
+            "id": pa.array(np.arange(count, dtype=np.int32)),
+            "length": pa.array(rng.integers(40, 1500, count).astype(np.int32)),
+            "timestamp": pa.array([START + timedelta(seconds=int(s)) for s in seconds], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: SparkSession) -> Iterator[ladle.Database]:
+    with ladle.connect(tmp_path / "warehouse", spark=spark) as database:
+        yield database
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(zip(*table.to_pydict().values(), strict=True), key=repr)
+
+
+QUERIES = {
+    "q1": """SELECT date_trunc('minute', timestamp) AS minute, sum(length) AS load FROM PTb
+             GROUP BY date_trunc('minute', timestamp) HAVING sum(length) > 20000
+             BEGIN NOW - INTERVAL 5 MINUTES END NOW""",
+    "q3": """WITH Load AS (SELECT saddr, daddr, sum(length) AS traffic FROM PTb GROUP BY saddr, daddr)
+             SELECT saddr, daddr, traffic FROM Load AS L1
+             WHERE (SELECT count(*) FROM Load AS L2 WHERE L2.traffic < L1.traffic)
+                   > (SELECT 0.95 * count(*) FROM Load)
+             ORDER BY traffic BEGIN NOW - INTERVAL 1 HOUR END NOW""",
+    "rows": "SELECT saddr, length FROM PTb [ROWS 100] WHERE length > 700",
+    "filtered": "SELECT count(*) AS c FROM PTb WHERE length BETWEEN 100 AND 900 AND saddr LIKE '10.0.0.1%'",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_spark_and_duckdb_give_one_answer(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """The same warehouse, with residuals in DuckDB, and again with the size set to one row: all in Spark."""
+    path = tmp_path / "warehouse"
+    with ladle.connect(path, spark=spark) as db:
+        db.sql(PACKETS)
+        db.push("PTb", packets(2_000), wait=True)
+        db.register(QUERIES[name], name=name)
+        small = db.invoke(name)
+        assert len(small) > 0
+    with ladle.connect(path, spark=spark, settings={"residual_rows_max": 1}) as db:
+        large = db.invoke(name)
+        assert large.table.schema == small.table.schema
+        assert rows(large.table) == rows(small.table)
+
+
+def test_streams_q3_is_what_duckdb_says(db: ladle.Database) -> None:
+    db.sql(PACKETS)
+    table = packets(3_000)
+    db.push("PTb", table, wait=True)
+    query = db.register(QUERIES["q3"], name="q3")
+    with duckdb.connect() as oracle:
+        oracle.register("PTb", table)
+        text = QUERIES["q3"].partition(" BEGIN ")[0]
+        expected = oracle.sql(text).fetchall()
+    assert [tuple(row.values()) for row in query.invoke().to_pylist()] == expected
+
+
+def test_what_duckdb_is_not_proven_for_runs_in_spark(db: ladle.Database) -> None:
+    db.sql("CREATE STREAM s (name STRING)")
+    db.push("s", [{"name": "Robert"}, {"name": "Rupert"}], wait=True)
+    query = db.register("SELECT soundex(name) AS code, count(*) AS c FROM s GROUP BY 1", name="codes")
+    assert "Spark" in query.explain()
+    assert query.invoke().to_pylist() == [{"code": "R163", "c": 2}]
+
+
+def test_a_query_that_raises_or_never_ends_harms_no_other(tmp_path: Path, spark: SparkSession) -> None:
+    settings = {"invoke_seconds_max": 3.0, "factor_seconds_max": 0.5}
+    with ladle.connect(tmp_path / "warehouse", spark=spark, settings=settings) as db:
+        db.sql("CREATE STREAM s (a INT, b INT, t STRING)")
+        db.register("SELECT a FROM s WHERE a / b > 1", name="raises")
+        db.register("SELECT a FROM s WHERE b <> 0 AND a / b > 1", name="guarded")
+        db.register("SELECT a FROM s WHERE a > 1", name="fine")
+        db.register("SELECT count(*) AS c FROM s x CROSS JOIN s y CROSS JOIN s z CROSS JOIN s w", name="endless")
+        values = [{"a": n, "b": n % 5, "t": "x" * 10} for n in range(2_000)]
+        started = time.monotonic()
+        db.push("s", values, wait=True)
+        assert time.monotonic() - started < 30
+        with pytest.raises(EvaluationError, match=r"(?i)divi"):
+            db.invoke("raises")
+        assert len(db.invoke("fine")) == 1_998
+        assert len(db.invoke("guarded")) == sum(v["b"] != 0 and v["a"] / v["b"] > 1 for v in values)
+        with pytest.raises(InvocationTimeout, match="longer than 3 s"):
+            db.invoke("endless")
+        db.push("s", [{"a": 7, "b": 1, "t": "y"}], wait=True)
+        assert len(db.invoke("fine")) == 1_999
+        assert any("divi" in (q.error or "").lower() for q in db.status().queries if q.name == "raises")
+
+
+def test_the_backfill_covers_old_data_and_lets_epochs_pass(tmp_path: Path, spark: SparkSession) -> None:
+    settings = {"backfill_rows_max": 20_000, "compact_files_min": 1_000}
+    with ladle.connect(tmp_path / "warehouse", spark=spark, settings=settings) as db:
+        db.sql(PACKETS)
+        for seed in range(12):
+            db.push("PTb", packets(10_000, seed), wait=True)
+        before = {f"f{n}": f"SELECT id FROM PTb WHERE length > {n * 10}" for n in range(50)}
+        started = time.monotonic()
+        db.register_many(before)
+        assert time.monotonic() - started < 5
+        assert len(db.invoke("f10")) == sum(
+            int((packets(10_000, seed).column("length").to_numpy() > 100).sum()) for seed in range(12)
+        )
+        slowest = 0.0
+        deadline = time.monotonic() + 60
+        while not all(query.coverage == 1.0 for query in db.status().queries):
+            pushed = time.monotonic()
+            db.push("PTb", packets(10, 99), wait=True)
+            slowest = max(slowest, time.monotonic() - pushed)
+            assert time.monotonic() < deadline, db.status().backfills
+        assert "12 of" in db.explain("f10") or "coverage" in db.explain("f10")
+        assert slowest < 5.0
+
+
+def test_other_tools_open_the_archive_while_it_runs(db: ladle.Database, spark: SparkSession) -> None:
+    from deltalake import DeltaTable
+
+    db.sql(PACKETS)
+    table = packets(500)
+    db.push("PTb", table, wait=True)
+    db.maintain()
+    (root,) = db.path.glob("streams/*/archive")
+    delta = DeltaTable(root)
+    assert len(delta.to_pandas()) == 500
+    dataset = delta.to_pyarrow_dataset()
+    with duckdb.connect() as other:
+        other.register("ptb", dataset)
+        assert other.sql("SELECT sum(length) FROM ptb").fetchall() == [(sum(table.column("length").to_pylist()),)]
+    frame = spark.read.parquet(*delta.file_uris())
+    assert frame.count() == 500
+    assert frame.schema["timestamp"].dataType.simpleString() == "timestamp"
+
+
+def test_a_second_process_reads_every_committed_epoch(db: ladle.Database) -> None:
+    db.sql("CREATE STREAM s (n INT)")
+    db.register("SELECT count(*) AS c FROM s", name="counted")
+    program = """
+import sys, ladle
+with ladle.connect(sys.argv[1], read_only=True) as db:
+    for line in sys.stdin:
+        a = db.invoke("counted")
+        print(a.epoch, a.table.column("c")[0].as_py(), "pyspark" in sys.modules, flush=True)
+"""
+    reader = subprocess.Popen(
+        [sys.executable, "-c", program, str(db.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    try:
+        for n in range(1, 6):
+            epoch = db.push("s", [{"n": n}], wait=True)
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline().split() == [str(epoch), str(n), "False"]
+    finally:
+        reader.stdin.close()
+        assert reader.wait(30) == 0
+
+
+def test_pushes_keep_their_order(db: ladle.Database) -> None:
+    db.sql("CREATE STREAM s (n INT)")
+    for n in range(40):
+        db.push("s", [{"n": n}])
+    db.push("s", [{"n": 40}], wait=True)
+    assert [row["n"] for row in db.sql("SELECT n FROM s").to_pylist()] == list(range(41))
+    assert [row["n"] for row in db.sql("SELECT n FROM s [ROWS 3]").to_pylist()] == [38, 39, 40]
+
+
+def test_invocations_while_epochs_flow(db: ladle.Database) -> None:
+    """Readers see whole epochs only: each push has ten rows."""
+    db.sql("CREATE STREAM s (n INT)")
+    query = db.register("SELECT count(*) AS c FROM s WHERE n >= 0", name="counted")
+    seen: list[int] = []
+    stopping = threading.Event()
+
+    def ask() -> None:
+        while not stopping.is_set():
+            seen.append(query.invoke().table.column("c")[0].as_py())
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        db.push("s", [{"n": n} for n in range(10)], wait=True)
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    assert all(c % 10 == 0 for c in seen)
+    assert query.invoke().table.column("c")[0].as_py() == 100
