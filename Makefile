@@ -24,8 +24,8 @@ test: $(ready) ## all tests but the soak (PYTEST_ARGS='-k window')
 soak: $(ready) ## the long runs (SOAK_SECONDS=n)
 	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
 
-bench: $(ready) ## the benchmarks (BENCH_ARGS=...)
-	@$(with_java) $(python) -m bench $(BENCH_ARGS)
+bench: $(ready) ## a benchmark (BENCH_ARGS='epoch'); without arguments, their list
+	@$(with_java) .venv/bin/ladle bench $(BENCH_ARGS)
 
 lint: $(ready) ## ruff and mypy
 	@$(python) -m ruff check

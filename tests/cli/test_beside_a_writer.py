@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ladle.connection import serve
 from ladle.engine import Database
 from ladle.testing.inline import connect_inline
 
@@ -20,6 +21,7 @@ HEAVY = ("pyspark", "py4j", "pandas", "rich", "prompt_toolkit", "deltalake")
 @pytest.fixture
 def db(warehouse: Path) -> Iterator[Database]:
     with connect_inline(warehouse) as db:
+        serve(db)
         db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE)")
         db.register("SELECT symbol FROM trades WHERE price > 100", name="dear")
         db.push("trades", [{"symbol": "IBM", "price": 193.5}, {"symbol": "KO", "price": 69.25}], wait=True)

@@ -128,14 +128,14 @@ def test_a_python_data_source(db: ladle.Database, spark: SparkSession) -> None:
     from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
     class Reader(SimpleDataSourceStreamReader):
-        def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        def initialOffset(self) -> dict[str, int]:
             return {"at": 0}
 
         def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
             stop = min(start["at"] + 10, 40)
             return iter([(n,) for n in range(start["at"], stop)]), {"at": stop}
 
-        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:  # noqa: N802
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
             return iter([(n,) for n in range(start["at"], end["at"])])
 
     class Counting(DataSource):
@@ -146,7 +146,7 @@ def test_a_python_data_source(db: ladle.Database, spark: SparkSession) -> None:
         def schema(self) -> str:
             return "n INT"
 
-        def simpleStreamReader(self, schema: Any) -> Reader:  # noqa: N802
+        def simpleStreamReader(self, schema: Any) -> Reader:
             return Reader()
 
     spark.dataSource.register(Counting)

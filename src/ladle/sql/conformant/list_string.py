@@ -5,6 +5,17 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ladle.sql.conformant.entries import Arguments, Entry, Int, String, Stringable, literal_of
+from ladle.sql.conformant.letter_case import (
+    CASED,
+    IGNORABLE,
+    LOWER_FROM,
+    LOWER_SPLIT,
+    LOWER_TO,
+    NEITHER,
+    UPPER_FROM,
+    UPPER_SPLIT,
+    UPPER_TO,
+)
 from ladle.sql.conformant.spark_types import BOOLEAN, INT, STRING, NotConformant, Typed
 
 REPEAT_MAX = 10_000
@@ -94,6 +105,35 @@ def _like(arguments: Arguments, type_: pa.DataType) -> str:
     return f"({arguments[0].sql} LIKE {arguments[1].sql} ESCAPE '{quoted}')"
 
 
+def _is_ascii(text: str) -> str:
+    return f"strlen({text}) = length({text})"
+
+
+def _upper(arguments: Arguments, type_: pa.DataType) -> str:
+    text = arguments[0].sql
+    mapped = f"translate({text}, '{UPPER_FROM}', '{UPPER_TO}')"
+    for word in UPPER_SPLIT.split(" "):
+        mapped = f"replace({mapped}, '{word[0]}', '{word[1:]}')"
+    return f"(CASE WHEN {_is_ascii(text)} THEN upper({text}) ELSE upper({mapped}) END)"
+
+
+def _lower(arguments: Arguments, type_: pa.DataType) -> str:
+    """A capital sigma after a letter, and before none, is a final one; apart from that letters stand for themselves."""
+    text = arguments[0].sql
+    plain = f"translate({text}, '{NEITHER}', '{' ' * len(NEITHER)}')"
+    after = f"regexp_matches(({plain})[1:i - 1], '[{CASED}][{IGNORABLE}]*\\z')"
+    before = f"regexp_matches(({plain})[i + 1:], '\\A[{IGNORABLE}]*[{CASED}]')"
+    letter = f"CASE WHEN ({text})[i] = 'Σ' AND {after} AND NOT {before} THEN 'ς' ELSE ({text})[i] END"
+    final = f"array_to_string(list_transform(range(1, length({text}) + 1), lambda i: {letter}), '')"
+    sigma = f"WHEN contains({text}, 'Σ') THEN {_lowered(final)}"
+    return f"(CASE WHEN {_is_ascii(text)} THEN lower({text}) {sigma} ELSE {_lowered(text)} END)"
+
+
+def _lowered(text: str) -> str:
+    whole, parts = LOWER_SPLIT
+    return f"lower(replace(translate({text}, '{LOWER_FROM}', '{LOWER_TO}'), '{whole}', '{parts}'))"
+
+
 def _trims(name: str) -> tuple[Entry, ...]:
     position = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}[name]
     return (
@@ -119,6 +159,8 @@ STRINGS: tuple[Entry, ...] = (
     Entry("instr", (String, String), INT, "CAST(instr({0}, {1}) AS INTEGER)", "instr({0}, {1})"),
     Entry("locate", (String, String), INT, "CAST(instr({1}, {0}) AS INTEGER)", "locate({0}, {1})"),
     Entry("repeat", (String, _Times), STRING, lambda a, t: f"repeat({a[0].sql}, {_bounded(a[1])})", "repeat({0}, {1})"),
+    Entry("upper", (String,), STRING, _upper, "upper({0})"),
+    Entry("lower", (String,), STRING, _lower, "lower({0})"),
     Entry("ascii", (String,), INT, "CAST(ascii({0}) AS INTEGER)", "ascii({0})"),
     Entry("md5", (String,), STRING, "md5({0})", "md5({0})"),
     Entry("translate", (String, String, String), STRING, "translate({0}, {1}, {2})", "translate({0}, {1}, {2})"),

@@ -1,0 +1,141 @@
+"""What an epoch costs with an empty query set, beside Spark's own foreachBatch that writes the same Parquet files.
+
+Also: how soon a pushed row is visible, and what an invocation costs beside DuckDB over the same rows in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ladle.bench._figures import Figure, write
+from ladle.connection import connect
+from ladle.engine import Database
+
+DESCRIPTION = "an epoch with an empty query set, a push, and an invocation, beside Spark and DuckDB"
+
+_STREAM = "CREATE STREAM {name} (ts TIMESTAMP, a INT, b INT, c INT, d INT) TIMESTAMP BY ts MAX AHEAD INTERVAL 100 DAYS"
+_SCHEMA = "ts TIMESTAMP, a INT, b INT, c INT, d INT"
+
+
+def run(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="ladle bench epoch", description=DESCRIPTION)
+    parser.add_argument("--rows", type=int, default=1 << 19, help="tuples of an epoch")
+    parser.add_argument("--epochs", type=int, default=5, help="epochs measured in each round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, the alternatives taking turns")
+    parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"), help="where the figures go")
+    args = parser.parse_args(arguments)
+    if args.quick:
+        args.rows, args.epochs, args.rounds = 1 << 13, 2, 1
+    with TemporaryDirectory(prefix="ladle-bench-") as scratch:
+        figures = _measure(Path(scratch), args)
+    parameters = {"rows": args.rows, "epochs": args.epochs, "rounds": args.rounds, "quick": args.quick}
+    write(figures, "epoch", args.out, parameters)
+    return 0
+
+
+def _measure(scratch: Path, args: argparse.Namespace) -> list[Figure]:
+    rng = np.random.default_rng(1)
+    inputs = scratch / "input"
+    inputs.mkdir()
+    for number in range(args.epochs + 1):
+        pq.write_table(_tuples(rng, args.rows, number), inputs / f"{number}.parquet")
+    times: dict[str, list[float]] = {"Spark": [], "Ladle": []}
+    with connect(scratch / "warehouse") as db:
+        for round_ in range(args.rounds):
+            _say(f"round {round_ + 1} of {args.rounds}: {args.epochs} epochs of {args.rows} tuples each way")
+            times["Spark"] += _spark_epochs(db, inputs, scratch / f"spark-{round_}")
+            times["Ladle"] += _ladle_epochs(db, inputs, f"r{round_}")
+        _say("pushes of one row")
+        db.sql("CREATE STREAM pushed (n INT)")
+        for _ in range(5):
+            db.push("pushed", [{"n": 0}], wait=True)
+        pushes = [_timed(lambda: db.push("pushed", [{"n": 1}], wait=True)) for _ in range(5 if args.quick else 30)]
+        invocations = _invocations(db, args)
+    return [
+        Figure(f"epoch of {args.rows:,} tuples, no query", "s", times, ("Ladle", "Spark")),
+        Figure("one pushed row visible", "s", {"push": pushes, "epoch": times["Ladle"]}, ("push", "epoch")),
+        *invocations,
+    ]
+
+
+def _spark_epochs(db: Database, inputs: Path, out: Path) -> list[float]:
+    """Seconds between the ends of neighbouring batches: what an epoch costs as a whole."""
+    ends: list[float] = []
+
+    def write_batch(batch: Any, number: int) -> None:
+        batch.write.mode("append").parquet(str(out / "data"))
+        ends.append(time.perf_counter())
+
+    writer = _source(db, inputs).writeStream.foreachBatch(write_batch).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(out / "checkpoint")).start().awaitTermination()
+    return np.diff(ends).tolist()
+
+
+def _ladle_epochs(db: Database, inputs: Path, stream: str) -> list[float]:
+    db.sql(_STREAM.format(name=stream))
+    ends: list[float] = []
+    attached = db.attach(stream, _source(db, inputs), source="files")
+    seen = 0
+    files = len(list(inputs.iterdir()))
+    while seen < files:
+        time.sleep(0.001)
+        epochs = db.catalog.streams[stream].epochs
+        ends += [time.perf_counter()] * (epochs - seen)
+        seen = epochs
+    attached.stop()
+    return np.diff(ends).tolist()
+
+
+def _invocations(db: Database, args: argparse.Namespace) -> list[Figure]:
+    import duckdb
+
+    stream = db.streams()[0].name
+    rows = db.register(f"SELECT * FROM {stream} [ROWS 65536] WHERE a < 8 AND b > 128", name="some_rows")
+    counted = db.register(f"SELECT count(*) AS c FROM {stream} [ROWS 65536] WHERE a < 8", name="counted")
+    db.backfill()
+    window = db.sql(f"SELECT * FROM {stream} [ROWS 65536]").table
+    repeats = 20 if args.quick else 300
+    figures = []
+    with duckdb.connect() as other:
+        other.register("w", window)
+        for name, query, text in (
+            ("rows", rows, "SELECT * FROM w WHERE a < 8 AND b > 128"),
+            ("COUNT", counted, "SELECT count(*) AS c FROM w WHERE a < 8"),
+        ):
+            _say(f"invocations: {name}")
+            ours = [_timed(query.invoke) * 1e3 for _ in range(repeats)]
+            theirs = [_timed(lambda text=text: other.sql(text).to_arrow_table()) * 1e3 for _ in range(repeats)]
+            title = f"invoke, {name}, window 2^16"
+            figures.append(Figure(title, "ms", {"DuckDB": theirs, "Ladle": ours}, ("DuckDB", "Ladle")))
+    return figures
+
+
+def _source(db: Database, inputs: Path) -> Any:
+    return db.spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(inputs))
+
+
+def _tuples(rng: np.random.Generator, rows: int, number: int) -> pa.Table:
+    start_us = 1_700_000_000_000_000 + number * rows
+    columns = {name: rng.integers(0, 256, rows, dtype=np.int32) for name in "abcd"}
+    return pa.table({"ts": pa.array(np.arange(start_us, start_us + rows), pa.timestamp("us", "UTC")), **columns})
+
+
+def _timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
