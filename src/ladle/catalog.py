@@ -103,8 +103,13 @@ class StreamState:
         return wall_us if self.clock_us is None else self.clock_us
 
     def floor_us(self, wall_us: int) -> int | None:
-        """Tuples with `ts` at or before this are beyond retention, and seen by nobody."""
-        return None if self.retain_us is None else self.clock(wall_us) - self.retain_us
+        """Tuples with `ts` at or before this are beyond retention, and seen by nobody.
+
+        A stream with a clock of its own forgets nothing before that clock stands: its data may be years old.
+        """
+        if self.retain_us is None or (self.event_time and self.clock_us is None):
+            return None
+        return self.clock(wall_us) - self.retain_us
 
     def appended(self, files: tuple[DataFile, ...]) -> StreamState:
         if not files:

@@ -9,6 +9,11 @@ from typing import Protocol
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+"""The years 1 to 9999, as in Spark and in Python."""
+
+
 class Clock(Protocol):
     def now_us(self) -> int: ...
 

@@ -311,9 +311,7 @@ def test_threads_share_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_every_type(tmp_path: Path) -> None:
-    from pyspark.sql import SparkSession
-
+def test_spark_reads_every_type(tmp_path: Path, spark: Any) -> None:
     table = pa.table(
         {
             "b": pa.array([True, None]),
@@ -333,12 +331,6 @@ def test_spark_reads_every_type(tmp_path: Path) -> None:
         }
     )
     _write(tmp_path, "x.parquet", table, rows_max=1)
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
     read = spark.read.parquet(str(tmp_path))
     assert read.schema.simpleString() == (
         "struct<b:boolean,i8:tinyint,i16:smallint,i64:bigint,f:float,d:decimal(10,2),s:string,bin:binary,"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +85,23 @@ def test_reading_makes_no_warehouse(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "There is no warehouse at" in ran.stderr
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_control_c_ends_a_command_with_130(db: Database, warehouse: Path) -> None:
+    argv = [sys.executable, "-m", "ladle.cli", "push", "-w", str(warehouse), "trades", "-", "--format", "json"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=0)
+    assert process.stdin is not None
+    process.stdin.write('{"symbol": "LIVE", "price": 1000}\n')
+    # What is piped in arrives while the pipe is open.
+    deadline = time.monotonic() + 60
+    while len(db.query("dear").invoke()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert {row["symbol"] for row in db.query("dear").invoke().to_pylist()} == {"IBM", "LIVE"}
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
 
 
 def test_the_output_may_be_cut_off(db: Database, warehouse: Path) -> None:

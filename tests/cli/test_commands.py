@@ -47,7 +47,7 @@ def test_sql_writes_csv_and_json_for_programs(trades: Run) -> None:
     csv = trades("sql", "-c", text, "--format", "csv").out.splitlines()
     assert csv == ['"symbol","at","price"', '"IBM",2026-01-30 14:30:00.000000Z,193.5']
     line = json.loads(trades("sql", "-c", text, "--format", "json").out)
-    assert line == {"symbol": "IBM", "at": "2026-01-30T14:30:00+00:00", "price": 193.5}
+    assert line == {"symbol": "IBM", "at": "2026-01-30T14:30:00.000000Z", "price": 193.5}
 
 
 def test_rows_limits_a_table_and_nothing_else(trades: Run) -> None:

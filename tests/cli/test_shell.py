@@ -138,6 +138,8 @@ def test_completion_offers_names_first_and_keeps_the_case_of_keywords() -> None:
     assert completions(completer, "SEL") == ["selections", "SELECT"]
     assert completions(completer, "SELECT pri") == ["price"]
     assert completions(completer, "\\d sel") == []
+    assert completions(completer, "SELECT 1\nFROM se") == ["selections"]
+    assert completions(completer, "INSERT INTO p") == []
     assert completions(completer, "") == []
 
 

@@ -41,7 +41,7 @@ def test_what_takes_long_is_told_and_what_is_quick_is_not(
         pass
     assert capsys.readouterr().err == ""
     with patience("working"):
-        logging.getLogger("ladle.pipeline").info("starting Spark")
+        logging.getLogger("ladle.pipeline.lazy").info("starting Spark")
         time.sleep(0.2)
     assert capsys.readouterr().err == "starting Spark ...\n"
-    assert logging.getLogger("ladle").handlers == []
+    assert logging.getLogger("ladle.pipeline").handlers == []

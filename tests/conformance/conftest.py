@@ -1,10 +1,7 @@
-"""One local Spark session for the conformance tests, with UTC and ANSI mode as the pipeline sets them."""
+"""The run's Spark session for the conformance tests, set to evaluate thousands of expressions quickly."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,29 +18,22 @@ _RULES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
+_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    # Thousands of expressions per query: interpreting them is many times faster than compiling them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.optimizer.excludedRules": ",".join(_RULES),
+    "spark.sql.maxMetadataStringLength": "10",
+    "spark.sql.debug.maxToStringFields": "5",
+}
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("conformance")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.ansi.enabled", "true")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.adaptive.enabled", "false")
-        # Thousands of expressions per query: interpreting them is many times faster than compiling them.
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .config("spark.sql.optimizer.excludedRules", ",".join(_RULES))
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.maxMetadataStringLength", "10")
-        .config("spark.sql.debug.maxToStringFields", "5")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+
+@pytest.fixture(scope="package")
+def spark(spark: Any) -> Any:
+    """A session of its own beside the run's: settings of one don't reach the other."""
+    session = spark.newSession()
+    for name, value in _SETTINGS.items():
+        session.conf.set(name, value)
+    return session

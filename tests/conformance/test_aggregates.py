@@ -86,11 +86,9 @@ def test_groups(engines: Any, record_property: Any) -> None:
 @pytest.mark.parametrize("frame", FRAMES)
 def test_windows(engines: Any, frame: str) -> None:
     kind, spark, con = engines
-    if kind == "edges":
-        pytest.skip("windows are tried on small values")
     cases = []
     for case in aggregate_cases():
-        if "DISTINCT" in case.spark or "FILTER" in case.spark:
+        if "DISTINCT" in case.spark or "FILTER" in case.spark or (kind == "edges" and _sums(case)):
             continue
         text = f"{case.spark} {frame}"
         try:

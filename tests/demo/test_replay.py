@@ -12,6 +12,7 @@ import pytest
 from ladle.demo.flow import choose_feeds
 from ladle.demo.generators import Building, Market, Network
 from ladle.demo.replay import Trace, data_folder, intel_lab, stock_ticks, zeek_connections
+from ladle.errors import LadleError
 
 BEGIN = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -94,3 +95,9 @@ def test_what_is_not_in_the_folder_is_generated(folder: Path, monkeypatch: pytes
     assert data_folder() == folder
     assert [type(feed) for feed in choose_feeds(generated=False)] == [Trace, Building, Trace]
     assert [type(feed) for feed in choose_feeds(generated=True)] == [Market, Building, Network]
+
+
+def test_a_folder_that_is_named_and_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LADLE_DATA", "nowhere")
+    with pytest.raises(LadleError, match="LADLE_DATA is 'nowhere'"):
+        choose_feeds(generated=False)

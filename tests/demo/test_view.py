@@ -20,6 +20,8 @@ def drawn(picture: Picture, width: int = 120) -> str:
 def test_a_spark_line_scales_to_its_highest_value() -> None:
     assert spark_line([0, 1, 4, 8], width=4) == " ▁▄█"
     assert spark_line([], width=3) == "   "
+    # A burst does not flatten the rest.
+    assert spark_line([100, 2, 2, 2, 2], width=5) == "█▃▃▃▃"
     assert spark_line(range(100), width=5)[-1] == "█"
 
 

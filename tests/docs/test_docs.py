@@ -143,7 +143,9 @@ def test_the_shell_names_only_statements_that_exist() -> None:
 
 
 def python_blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README, re.S)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) == README.count("```python")
+    return blocks
 
 
 @pytest.mark.spark

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.driver import MODES, Driver
+
+# a background thread that dies would go unnoticed here: answers are right without it
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 def connect(path: Path, clock: ManualClock, settings: dict[str, Any]) -> Database:
@@ -41,6 +46,34 @@ def test_deleting_derived_files_changes_no_answer(tmp_path: Path, seed: int) -> 
         driver.check()
     driver.check_catalog()
     assert driver.checked >= 8 * 12 - driver.unanswered
+    driver.close()
+
+
+def test_derived_files_vanish_under_running_work(tmp_path: Path) -> None:
+    """Deleted by another thread in the midst of epochs, backfills and compactions."""
+    driver = Driver(tmp_path / "warehouse", connect, seed=5)
+    driver.create_stream(4)
+    stop = threading.Event()
+
+    def delete() -> None:
+        while not stop.wait(0.001):
+            for entry in (tmp_path / "warehouse" / "derived").iterdir():
+                shutil.rmtree(entry, ignore_errors=True)
+
+    deleting = threading.Thread(target=delete)
+    deleting.start()
+    try:
+        for number in range(15):
+            driver.push(number, 20)
+            driver.register(number, number % 4, MODES[number % 3])
+            driver.backfill()
+            if number % 5 == 4:
+                driver.maintain()
+            driver.check(limit=3)
+    finally:
+        stop.set()
+        deleting.join()
+    driver.check()
     driver.close()
 
 

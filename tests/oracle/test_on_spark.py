@@ -1,6 +1,6 @@
 """The same comparison on real Spark: epochs are jobs, and residuals that DuckDB may not run are Spark's.
 
-With `residual_rows_max` at one row nearly every residual goes to Spark. The oracle itself is judged by Spark on samples.
+With `residual_rows_max` at one row nearly every residual goes to Spark. The oracle itself is judged by Spark too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ladle.testing.generate import WALL_US, random_rows, random_stream
 from ladle.testing.judge import SparkJudge
 from ladle.testing.oracle import Oracle
 from ladle.testing.queries import QueryMaker
-from ladle.testing.tree import columns_of, is_nested
+from ladle.testing.tree import Query, columns_of, is_nested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,16 +91,16 @@ def start(path: Path, connect: Connect, seed: int) -> Driver:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_answers_on_spark_are_the_oracles(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     driver = start(tmp_path / "warehouse", connect_to(spark), seed)
-    walk(driver, random.Random(seed), 50)
+    walk(driver, random.Random(seed), 45)
     driver.check()
     driver.check_catalog()
-    assert driver.checked > 50
+    assert driver.checked > 40
     driver.close()
 
 
 def test_residuals_on_spark_are_the_oracles(spark: SparkSession, tmp_path: Path) -> None:
     driver = start(tmp_path / "warehouse", connect_to(spark, residual_rows_max=1), seed=3)
-    walk(driver, random.Random(3), 25)
+    walk(driver, random.Random(3), 15)
     driver.check()
     assert driver.filled > 10
     driver.close()
@@ -109,7 +109,7 @@ def test_residuals_on_spark_are_the_oracles(spark: SparkSession, tmp_path: Path)
 def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
     """No engine here: both renderings of a query, over the same raw tuples."""
     compared = 0
-    for seed in range(3):
+    for seed in range(2):
         rng = random.Random(seed)
         oracle = Oracle()
         streams = [random_stream(rng, f"s{number}") for number in range(2)]
@@ -117,12 +117,12 @@ def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
             oracle.create(stream)
             oracle.push(stream.name, random_rows(rng, stream, WALL_US, 40, misfits=True), WALL_US)
         judge = SparkJudge(spark, oracle)
-        named = {}
-        for number in range(15):
+        named: dict[str, Query] = {}
+        for number in range(16):
             query = QueryMaker(rng, streams, WALL_US, number % 4, named, first_name=number * 100).query()
             if number < 4 and not any(is_nested(column.type) for column in columns_of(query)):
                 named[f"q{number}"] = query
             assert judge.difference(query, WALL_US) is None
             compared += 1
         oracle.close()
-    assert compared == 45
+    assert compared == 32

@@ -1,4 +1,4 @@
-"""The oracle and its generator are tested too: what they claim by hand, that they cover what they should, that they bite."""
+"""The oracle and its generator are tested too: by hand, that they cover what they should, that they bite."""
 
 from __future__ import annotations
 

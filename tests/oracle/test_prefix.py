@@ -14,10 +14,15 @@ from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.driver import MODES
+
+# a background thread that dies would go unnoticed here: answers are right without it
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
 PUSHES = 40
 QUERY = "SELECT sum(amount) AS total, count(*) AS tuples FROM transfers WHERE account <> 'none'"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,25 +16,6 @@ pytestmark = pytest.mark.spark
 
 _TEXT = (Path(__file__).parent / "fixtures" / "plans.txt").read_text(encoding="utf-8")
 _QUERIES = [block.strip().split("\n")[0] for block in _TEXT.split("\n\n") if block.strip() and block[0] != "#"]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    session = running or (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.log.level", "OFF")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    yield session
-    if running is None:
-        session.stop()
 
 
 def test_spark_reads_every_plan(spark: Any) -> None:

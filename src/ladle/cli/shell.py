@@ -50,6 +50,8 @@ TYPES = (
     "STRING", "TIMESTAMP_NTZ", "TINYINT",
 )
 # fmt: on
+_BEFORE_RELATION = frozenset({"FROM", "INTO", "DESCRIBE"})
+"""Words after which only the name of a stream or query can stand."""
 
 HELP = r"""A statement ends with a semicolon and may span lines.
   \streams      the streams             \d NAME   columns of a stream or query
@@ -80,9 +82,13 @@ class NameCompleter(Completer):
         if not word or document.text_before_cursor.lstrip().startswith("\\"):
             return
         lowered = word.lower()
+        before = document.text_before_cursor[: -len(word)].split()
+        wants_relation = bool(before) and before[-1].upper() in _BEFORE_RELATION
         for name, kind in self.names.items():
-            if name.lower().startswith(lowered):
+            if name.lower().startswith(lowered) and not (wants_relation and kind.startswith("column")):
                 yield Completion(name, -len(word), display_meta=kind)
+        if wants_relation:
+            return
         for text in (*KEYWORDS, *TYPES):
             if text.lower().startswith(lowered):
                 # As it is being typed: lower case stays lower case.
@@ -94,11 +100,12 @@ class NameCompleter(Completer):
 
 def run_shell(args: argparse.Namespace) -> int:
     """Read statements until the user leaves."""
+    title = f"'{args.warehouse}'" + ("" if Path(args.warehouse).exists() else ", a new warehouse")
     with patience("opening the warehouse"):
         opening = opened(args)
         db = opening.__enter__()
     try:
-        Shell(db, form=args.format, rows_max=args.rows).run(args.warehouse)
+        Shell(db, form=args.format, rows_max=args.rows).run(title)
     finally:
         opening.__exit__(None, None, None)
     return 0
@@ -121,7 +128,7 @@ class Shell:
         }
 
     def run(self, title: str) -> None:
-        _say(f"Ladle SQL on '{title}'. A statement ends with ';'. Help: \\?  Leave: \\q")
+        _say(f"Ladle SQL on {title}. A statement ends with ';'. Help: \\?  Leave: \\q")
         session = self._session()
         while True:
             self._refresh_names()

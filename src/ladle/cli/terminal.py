@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent, indent
-from typing import Any
+from typing import Any, TextIO
 
 from ladle.errors import LadleError, Position
 
@@ -74,10 +74,10 @@ def _through_writer(path: Path) -> Any | None:
 def patience(text: str) -> Iterator[None]:
     """Says on stderr what is going on once it takes longer than a moment, and for how long.
 
-    What Ladle logs meanwhile ("starting Spark") replaces the text.
+    What the pipeline logs meanwhile ("starting Spark") replaces the text.
     """
     spinner = _Spinner(text)
-    logger = logging.getLogger("ladle")
+    logger = logging.getLogger("ladle.pipeline")
     level = logger.level
     logger.addHandler(spinner)
     logger.setLevel(min(level or logging.INFO, logging.INFO))
@@ -88,6 +88,7 @@ def patience(text: str) -> Iterator[None]:
     finally:
         spinner.done.set()
         thread.join()
+        spinner.close()
         logger.removeHandler(spinner)
         logger.setLevel(level)
 
@@ -97,26 +98,33 @@ class _Spinner(logging.Handler):
         super().__init__(logging.INFO)
         self.text = text
         self.done = threading.Event()
+        self._own = text
+        self._terminal = _own_stderr()
+
+    def close(self) -> None:
+        if self._terminal is not sys.stderr:
+            self._terminal.close()
+        super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.text = record.getMessage().splitlines()[0]
+        """`starting Spark` says what goes on; a message that something is done brings back our own text."""
+        message = record.getMessage().splitlines()[0]
+        self.text = message if message.partition(" ")[0].endswith("ing") else self._own
 
     def spin(self) -> None:
         begin = time.monotonic()
         if self.done.wait(_PATIENCE_SECONDS):
             return
-        if not sys.stderr.isatty():
+        if not self._terminal.isatty():
             self._plain()
             return
         frame = 0
         while True:
             seconds = time.monotonic() - begin
-            sys.stderr.write(f"\r{_FRAMES[frame % len(_FRAMES)]} {self.text} ... {seconds:.0f} s\x1b[K")
-            sys.stderr.flush()
+            self._say(f"\r{_FRAMES[frame % len(_FRAMES)]} {self.text} ... {seconds:.0f} s\x1b[K")
             frame += 1
             if self.done.wait(0.1):
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+                self._say("\r\x1b[K")
                 return
 
     def _plain(self) -> None:
@@ -125,10 +133,21 @@ class _Spinner(logging.Handler):
         while True:
             if self.text != said:
                 said = self.text
-                sys.stderr.write(f"{said} ...\n")
-                sys.stderr.flush()
+                self._say(f"{said} ...\n")
             if self.done.wait(1.0):
                 return
+
+    def _say(self, text: str) -> None:
+        self._terminal.write(text)
+        self._terminal.flush()
+
+
+def _own_stderr() -> TextIO:
+    """Standard error under a descriptor of our own: while Spark starts, number 2 leads elsewhere."""
+    try:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
+    except (OSError, ValueError):
+        return sys.stderr
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from ladle.errors import LadleError
 from ladle.schema import TIMESTAMP
 
 _PLACE = "../shared/data"
@@ -27,6 +28,8 @@ def data_folder() -> Path | None:
     """Where real traces are, if there are any: `LADLE_DATA`, or a folder beside the project."""
     named = os.environ.get("LADLE_DATA")
     folder = Path(named) if named else Path(_PLACE)
+    if named and not folder.is_dir():
+        raise LadleError(f"LADLE_DATA is '{named}', which is not a folder.", hint="correct it, or unset it")
     return folder if folder.is_dir() else None
 
 

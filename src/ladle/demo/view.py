@@ -95,12 +95,13 @@ def render(picture: Picture, height: int = 40) -> RenderableType:
 
 
 def spark_line(values: Iterable[float], width: int = _SPARK_WIDTH) -> str:
-    """The last values as bars of eight heights, the highest full."""
+    """The last values as bars of eight heights; one that towers over the others is cut off."""
     last = list(values)[-width:]
-    top = max(last, default=0.0)
-    if top <= 0:
+    flowing = sorted(value for value in last if value > 0)
+    if not flowing:
         return " " * width
-    bars = "".join(_BARS[0 if v <= 0 else max(1, round(v / top * 8))] for v in last)
+    top = min(flowing[-1], 3 * flowing[len(flowing) // 2])
+    bars = "".join(_BARS[0 if v <= 0 else min(8, max(1, round(v / top * 8)))] for v in last)
     return bars.rjust(width)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from ladle.archive.segments import DataFile
 from ladle.catalog import Catalog, StreamState
@@ -18,6 +20,7 @@ from ladle.engine.invoke import now_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Pipeline
+from ladle.pipeline.protocol import Failures
 from ladle.plan import Scan, Window
 from ladle.sql.statements import Materialize
 from ladle.stem.backfill import BackfillTask
@@ -25,6 +28,7 @@ from ladle.stem.backfill import BackfillTask
 _log = logging.getLogger(__name__)
 
 _RESULTS_PER_FILE_MAX = 8
+_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Backfill:
         self._ingest = ingest
         self._pipeline = pipeline
         self._lock = threading.Lock()
-        self._given_up: set[tuple[str, int]] = set()
+        self._given_up: dict[str, set[int]] = {}
         self._progress: dict[str, Progress] = {}
 
     @property
@@ -66,15 +70,24 @@ class Backfill:
         """Cover what is uncovered, to the end or until told to stop; the number of jobs that took."""
         jobs = 0
         with self._lock:
-            for name in list(self._store.catalog.streams):
+            streams = self._store.catalog.streams
+            self._forget_gone(streams.values())
+            for name in streams:
                 while not (stopping is not None and stopping.is_set()):
                     if not self._run_job(name):
                         break
                     jobs += 1
         return jobs
 
+    def _forget_gone(self, streams: Collection[StreamState]) -> None:
+        names = {stream.name for stream in streams}
+        self._progress = {name: progress for name, progress in self._progress.items() if name in names}
+        if self._given_up:
+            live = {file.name for stream in streams for file in stream.files}
+            self._given_up = {name: blocks for name, blocks in self._given_up.items() if name in live}
+
     def _run_job(self, name: str) -> bool:
-        """One job for one stream; whether there was one to run."""
+        """One job for one stream; whether to go on."""
         with self._store.pin() as catalog:
             stream = catalog.streams.get(name)
             if stream is None:
@@ -100,16 +113,24 @@ class Backfill:
                 )
                 for entry in chosen
             ]
-            self._ingest.note_failures(dict(self._pipeline().run_backfill(tasks)))
-            coverage = self._store.coverage(stream)
-            for entry in chosen:
+            failures = dict(self._pipeline().run_backfill(tasks))
+            self._ingest.note_failures(failures)
+            return self._note(stream, chosen, failures)
+
+    def _note(self, stream: StreamState, chosen: list[Missing], failures: Failures) -> bool:
+        """What a job has covered, and what it can't; whether it got anywhere."""
+        coverage = self._store.coverage(stream)
+        progressed = False
+        for entry in chosen:
+            lacking = entry.blocks - coverage.covered(entry.file.name)
+            if not lacking:
                 for surplus in entry.surplus:
                     coverage.remove(entry.file.name, surplus)
-                # What is still uncovered could not be evaluated there; it is computed on invocation.
-                self._given_up |= {
-                    (entry.file.name, block) for block in entry.blocks if coverage.find(entry.file.name, block) is None
-                }
-        return True
+            # What raises there is computed on invocation. What is merely lacking was deleted meanwhile: another time.
+            hopeless = {block for block in lacking if block in failures}
+            self._given_up.setdefault(entry.file.name, set()).update(hopeless)
+            progressed |= bool(hopeless) or len(lacking) < len(entry.blocks)
+        return progressed
 
     def _look(self, catalog: Catalog, stream: StreamState) -> tuple[list[Missing], Progress]:
         """What is uncovered of a stream, newest data first, and how much is done."""
@@ -117,25 +138,35 @@ class Backfill:
         coverage = self._store.coverage(stream)
         missing: list[Missing] = []
         done = total = 0
+        suspended = frozenset(self._ingest.suspended)
+        # Most files want the same blocks and are covered alike: sets are shared, and compared once per pair.
+        differences: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
         for file in reversed(stream.files):
-            blocks = {b for b in needed.get(file.name, ()) if b not in self._ingest.suspended}
-            if not blocks:
+            blocks = needed.get(file.name)
+            if blocks is None:
                 continue
+            covered = coverage.covered(file.name)
+            pair = (blocks, covered)
+            if pair not in differences:
+                differences[pair] = blocks - covered - suspended
+            lacking = differences[pair] - self._given_up.get(file.name, _NONE)
             total += len(blocks)
-            results = coverage.results(file.name)
-            covered = {block for block in blocks if any(result.covers(block) for result in results)}
-            lacking = {b for b in blocks - covered if (file.name, b) not in self._given_up}
             done += len(blocks) - len(lacking)
-            if lacking and len(results) >= _RESULTS_PER_FILE_MAX:
-                surplus = tuple(result.path.name for result in results)
-                missing.append(Missing(file, frozenset(blocks), surplus))
-            elif lacking:
-                missing.append(Missing(file, frozenset(lacking)))
+            if not lacking:
+                continue
+            results = coverage.names(file.name)
+            if len(results) >= _RESULTS_PER_FILE_MAX:
+                missing.append(Missing(file, blocks - suspended, tuple(results)))
+            else:
+                missing.append(Missing(file, lacking))
         return missing, Progress(done, total)
 
 
-def needed_files(store: Store, catalog: Catalog, stream: StreamState) -> dict[str, set[int]]:
-    """The data files that some standing query's current window touches, with the blocks that want them."""
+def needed_files(store: Store, catalog: Catalog, stream: StreamState) -> dict[str, frozenset[int]]:
+    """The data files that some standing query's current window touches, with the blocks that want them.
+
+    Files wanted by the same windows share one set, so that a thousand queries over ten thousand files stay cheap.
+    """
     wall_us = store.clock.now_us()
     reader = Reader(store, catalog, wall_us)
     wanted: dict[tuple[Window, int], tuple[Scan, set[int]]] = {}
@@ -146,10 +177,18 @@ def needed_files(store: Store, catalog: Catalog, stream: StreamState) -> dict[st
             if scan.block.factors and scan.block.stream.lower() == stream.name.lower():
                 key = (scan.window, now_of(query.plan, catalog, wall_us))
                 wanted.setdefault(key, (scan, set()))[1].add(block_id)
-    needed: dict[str, set[int]] = {}
-    for (_, now_us), (scan, blocks) in wanted.items():
-        for piece in reader.pieces(scan, reader.extent(scan, now_us)):
-            needed.setdefault(piece.file.name, set()).update(blocks)
+    blocks_of = [frozenset(blocks) for _, blocks in wanted.values()]
+    touched = np.zeros((len(stream.files), len(wanted)), dtype=np.bool_)
+    for number, ((_, now_us), (scan, _)) in enumerate(wanted.items()):
+        touched[reader.files(scan, reader.extent(scan, now_us)), number] = True
+    shared: dict[bytes, frozenset[int]] = {}
+    needed: dict[str, frozenset[int]] = {}
+    for file, windows in zip(stream.files, touched, strict=True):
+        pattern = windows.tobytes()
+        if pattern not in shared:
+            shared[pattern] = _NONE.union(*(blocks_of[number] for number in np.flatnonzero(windows)))
+        if shared[pattern]:
+            needed[file.name] = shared[pattern]
     return needed
 
 

@@ -6,13 +6,13 @@ import logging
 import threading
 from collections import deque
 
-from ladle.catalog import QueryState
+from ladle.catalog import QueryState, StreamState
 from ladle.engine.backfill import Backfill
 from ladle.engine.complete import Kept
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
 from ladle.engine.store import Store
-from ladle.errors import LadleError
+from ladle.errors import InvocationTimeout, LadleError
 from ladle.pipeline import Pipeline
 from ladle.sql.statements import Materialize
 
@@ -33,7 +33,7 @@ class Background:
         self._maintenance = maintenance
         self._lock = threading.Lock()
         self._kept: dict[int, Kept] = {}
-        self._rates: dict[str, deque[tuple[int, int]]] = {}
+        self._rates: dict[int, deque[tuple[int, int]]] = {}
         self._stopping = threading.Event()
         self._work = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -60,19 +60,25 @@ class Background:
                 self._kept[query.id] = Kept(query.plan)
             return self._kept[query.id]
 
-    def rows_per_second(self, stream: str) -> float:
+    def rows_per_second(self, stream: StreamState) -> float:
         """Over the last few beats of housekeeping."""
-        samples = list(self._rates.get(stream, ()))
+        samples = list(self._rates.get(stream.id, ()))
         if len(samples) < 2 or samples[-1][0] <= samples[0][0]:
             return 0.0
         return (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0]) * 1e6
 
     def _maintain_loop(self) -> None:
         while not self._stopping.wait(self._store.settings.maintenance_seconds):
-            now_us = self._store.clock.now_us()
-            for stream in self._store.catalog.streams.values():
-                self._rates.setdefault(stream.name, deque(maxlen=_RATE_SAMPLES)).append((now_us, stream.rows))
+            self._sample_rates()
             self._maintenance.run()
+
+    def _sample_rates(self) -> None:
+        now_us = self._store.clock.now_us()
+        rates = {}
+        for stream in self._store.catalog.streams.values():
+            rates[stream.id] = self._rates.get(stream.id) or deque(maxlen=_RATE_SAMPLES)
+            rates[stream.id].append((now_us, stream.rows))
+        self._rates = rates
 
     def _work_loop(self) -> None:
         while not self._stopping.is_set():
@@ -84,8 +90,8 @@ class Background:
                 self._refresh_complete()
                 if self._pipeline.started:
                     self._backfill.run(self._stopping)
-            except LadleError as error:
-                _log.warning("background work: %s", error)
+            except Exception as error:  # this thread serves every stream and query: it goes on, whatever happened
+                _log.warning("background work: %s", error, exc_info=not isinstance(error, LadleError))
 
     def _refresh_complete(self) -> None:
         queries = self._store.catalog.queries.values()
@@ -94,10 +100,14 @@ class Background:
             self._kept = {query: kept for query, kept in self._kept.items() if query in standing}
         for query in queries:
             kept = self.kept(query)
-            if kept is None or self._stopping.is_set():
+            if kept is None or kept.too_slow or self._stopping.is_set():
                 continue
             try:
                 self._invoker.answer(query.plan, kept=kept)
+            except InvocationTimeout as error:
+                # The others would wait for it after every commit; it is computed when somebody asks.
+                kept.too_slow = True
+                _log.warning("complete query %s is no longer kept current: %s", query.name, error)
             except LadleError as error:
                 # The one who invokes it is told.
                 _log.debug("complete query %s: %s", query.name, error)

@@ -23,6 +23,8 @@ class Kept:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
+        self.too_slow = False
+        """It did not end in time when it was brought up to date."""
         self._rows: list[dict[tuple[str, int], pa.Table]] = [{} for _ in plan.scans]
         self._answer: tuple[tuple[StreamState | None, ...], list[Extent], int, pa.Table] | None = None
 

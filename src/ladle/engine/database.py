@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +28,17 @@ from ladle.engine.maintenance import Maintenance
 from ladle.engine.report import Report
 from ladle.engine.rows import as_table
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, Closed, InUse, LadleError, ReadOnly, SqlError, WarehouseError, unknown
+from ladle.errors import (
+    AlreadyExists,
+    Closed,
+    InUse,
+    LadleError,
+    Position,
+    ReadOnly,
+    SqlError,
+    WarehouseError,
+    unknown,
+)
 from ladle.pipeline import Attached, Pipeline
 from ladle.plan import Plan
 from ladle.schema import Column, StreamSchema
@@ -95,7 +106,7 @@ class Database:
         clock: Clock | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self._pipeline = pipeline
         self._settings = Settings.load(settings)
         warehouse = Warehouse.open(path, writable=not read_only)
@@ -133,7 +144,17 @@ class Database:
         """Run the statements of a script, one after the other; the first that fails ends it."""
         from ladle.engine.statements import run_statement
 
-        return [run_statement(self, statement) for statement in sql.statements(text)]
+        answers = []
+        begin = 0
+        for statement in sql.statements(text):
+            begin = text.index(statement, begin)
+            try:
+                answers.append(run_statement(self, statement))
+            except LadleError as error:
+                error.position = _in_script(error.position, text[:begin])
+                raise
+            begin += len(statement)
+        return answers
 
     def select(self, plan: Plan) -> Answer:
         return self._invoker.answer(plan)
@@ -291,7 +312,8 @@ class Database:
 
     def invoke(self, name: str, *, now: datetime | None = None) -> Answer:
         state = self._query_state(name)
-        self._invocations[state.name] += 1
+        with self._lock:
+            self._invocations[state.name] += 1
         return self._invoker.answer(state.plan, now=now, kept=self._background.kept(state) if now is None else None)
 
     def explain(self, text: str) -> str:
@@ -365,16 +387,18 @@ class Database:
             if self._closed:
                 return
             self._closed = True
-        for call in self._on_close:
-            call()
-        for attached in self._attached.values():
-            attached.stop()
-        self._ingest.stop()
-        self._background.stop()
-        if self._store.warehouse.writable:
-            self._maintenance.run()
-        self._pipeline.close()
-        self._store.close()
+        with ExitStack() as last:
+            # Whatever fails on the way, another process can have the warehouse afterwards.
+            last.callback(self._store.close)
+            last.callback(self._pipeline.close)
+            for call in self._on_close:
+                call()
+            for attached in self._attached.values():
+                attached.stop()
+            self._ingest.stop()
+            self._background.stop()
+            if self._store.warehouse.writable:
+                self._maintenance.run()
 
     def __enter__(self) -> Database:
         return self
@@ -413,3 +437,11 @@ class Database:
             raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
         if not self._store.warehouse.writable:
             raise ReadOnly("The warehouse was opened for reading.", hint="open it without read_only=True")
+
+
+def _in_script(position: Position | None, before: str) -> Position | None:
+    """A position in a statement as one in the script, given the text before the statement."""
+    if position is None:
+        return None
+    column = position.column + len(before) - (before.rfind("\n") + 1) if position.line == 1 else position.column
+    return Position(position.line + before.count("\n"), column)

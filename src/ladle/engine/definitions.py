@@ -30,6 +30,8 @@ class Definitions:
         max_ahead_us: int | None,
         if_not_exists: bool,
     ) -> None:
+        _check_name("stream", name)
+
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             if catalog.stream(name) is not None and if_not_exists:
                 return None
@@ -77,7 +79,7 @@ class Definitions:
         if twice:
             raise AlreadyExists(f"'{twice[0]}' is given twice.", hint="names are compared without case")
         for name in plans:
-            _check_name(name)
+            _check_name("query", name)
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             for name in plans:
@@ -147,6 +149,6 @@ def _refuse_taken(catalog: Catalog, name: str) -> None:
             raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint="choose another name, or drop it")
 
 
-def _check_name(name: str) -> None:
+def _check_name(kind: str, name: str) -> None:
     if not name or not name.replace("_", "a").replace("-", "a").isalnum():
-        raise LadleError(f"'{name}' can't name a query.", hint="use letters, digits, _ and -")
+        raise LadleError(f"'{name}' can't name a {kind}.", hint="use letters, digits, _ and -")

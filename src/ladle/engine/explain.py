@@ -36,10 +36,10 @@ def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> lis
     now_us = now_of(plan, catalog, wall_us)
     lines = ["  standing part"]
     for scan in plan.scans:
-        pieces = reader.pieces(scan, reader.extent(scan, now_us))
-        covered, total = reader.count_covered(scan, pieces)
+        extent = reader.extent(scan, now_us)
+        covered, total = reader.count_covered(scan, extent)
         sharers = _sharers(catalog, catalog.block_id(scan.block))
-        rows = sum(piece.rows for piece in pieces)
+        rows = reader.input_rows(scan, extent)
         lines.append(f"    {scan.relation} = {scan.block.stream}")
         lines.append(f"      window    {scan.window.kind.value}: {scan.window}")
         for number, factor in enumerate(scan.block.factors):

@@ -10,7 +10,8 @@ import hashlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from ladle.archive.files import storage_error
 from ladle.archive.inbox import Inbox, list_pushed
 from ladle.catalog import INBOX, QUARANTINE, Catalog, StreamState
 from ladle.engine.store import Store
-from ladle.errors import LadleError
+from ladle.errors import Closed, LadleError
 from ladle.pipeline import Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_AHEAD_US = 3_600_000_000
 _PUSHED_ROWS_MAX = 1 << 20
+_EPOCHS_REMEMBERED_MAX = 10_000
 
 
 @dataclass
@@ -44,9 +46,8 @@ class Lane:
     wake: threading.Event = field(default_factory=threading.Event)
     worker: threading.Thread | None = None
     epochs: dict[int, int] = field(default_factory=dict)
-    """The epoch of each push taken in by this process."""
+    """The epochs of the pushes last taken in, oldest first."""
     error: str | None = None
-    failures: int = 0
 
 
 class Ingest:
@@ -56,6 +57,8 @@ class Ingest:
         self._lock = threading.Lock()
         self._lanes: dict[int, Lane] = {}
         self._in_flight: set[str] = set()
+        self._receiving = 0
+        self._received = threading.Condition(self._lock)
         self._stopping = threading.Event()
         self.suspended: dict[int, str] = {}
         """Blocks that were too slow to evaluate, and are computed on invocation until the database is opened anew."""
@@ -66,6 +69,10 @@ class Ingest:
 
     def push(self, stream: StreamState, table: pa.Table) -> int:
         """Receive rows durably; the number of the push."""
+        with self._open():
+            return self._put(stream, table)
+
+    def _put(self, stream: StreamState, table: pa.Table) -> int:
         if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
             arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
             table = table.append_column(ARRIVAL, arrived)
@@ -82,7 +89,7 @@ class Ingest:
                 done = current.batches.get(INBOX, 0)
                 waiting = lane.inbox.pending(done)
                 if not waiting or (upto is not None and done >= upto):
-                    return lane.epochs.pop(upto, None) if upto is not None else None
+                    return lane.epochs.get(upto) if upto is not None else None
                 batch = list(waiting[:1])
                 rows = batch[0].rows
                 for pushed in waiting[1:]:
@@ -98,7 +105,7 @@ class Ingest:
         lane = self.lane(stream)
         with self._lock:
             lane.wake.set()
-            if lane.worker is None and not self._stopping.is_set():
+            if lane.worker is None and not self._stopping.is_set() and self._lanes.get(stream.id) is lane:
                 name = f"ladle-inbox-{stream.name}"
                 lane.worker = threading.Thread(target=self._work, args=(stream, lane), name=name, daemon=True)
                 lane.worker.start()
@@ -129,15 +136,51 @@ class Ingest:
             lane = self._lanes.get(stream.id)
         return None if lane is None else lane.error
 
+    def forget_dropped(self) -> None:
+        """Let go of what was kept for streams and blocks that are gone."""
+        # What is known here is listed before the catalog is read: a lane is made after its stream.
+        with self._lock:
+            lanes = list(self._lanes)
+        failed = [*self.suspended, *self.failing]
+        catalog = self._store.catalog
+        standing = {block for query in catalog.queries.values() for block in query.blocks}
+        for block in failed:
+            if block not in standing:
+                self.suspended.pop(block, None)
+                self.failing.pop(block, None)
+        known = {stream.id for stream in catalog.streams.values()}
+        with self._lock:
+            gone = [self._lanes.pop(stream_id) for stream_id in lanes if stream_id not in known]
+        for lane in gone:
+            # Its worker, if it has one, sees that the stream is gone and ends.
+            lane.wake.set()
+
     def resume(self) -> None:
         """Take in what was received before the database was opened."""
         for stream in self._store.catalog.streams.values():
             if self.pending(stream):
                 self.drain_later(stream)
 
-    def stop(self) -> None:
-        self._stopping.set()
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """While a push is received the warehouse stays ours: another process would number its own alike."""
         with self._lock:
+            if self._stopping.is_set():
+                raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+            self._receiving += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._receiving -= 1
+                self._received.notify_all()
+
+    def stop(self) -> None:
+        """Refuse pushes, wait for those being received, and let the workers end."""
+        with self._lock:
+            self._stopping.set()
+            while self._receiving:
+                self._received.wait()
             lanes = list(self._lanes.values())
         for lane in lanes:
             lane.wake.set()
@@ -192,6 +235,11 @@ class Ingest:
         with self._lock:
             return set(self._in_flight)
 
+    def blocks_to_probe(self, catalog: Catalog, stream: StreamState) -> dict[int, Block]:
+        """The blocks that new files are probed with: all that have factors, but for those too slow to wait for."""
+        blocks = catalog.blocks_of(stream)
+        return {i: block for i, block in blocks.items() if block.factors and i not in self.suspended}
+
     def save_query_set(self, stream: StreamState, blocks: dict[int, Block]) -> Path | None:
         """The file from which workers read these blocks. Ids name contents for good, so equal ids are one file."""
         if not blocks:
@@ -211,11 +259,7 @@ class Ingest:
         now_us = self._store.clock.now_us()
         paths = self._store.warehouse.stream(stream.id)
         ahead_us = stream.max_ahead_us if stream.max_ahead_us is not None else _MAX_AHEAD_US
-        blocks = {
-            block_id: block
-            for block_id, block in catalog.blocks_of(stream).items()
-            if block.factors and block_id not in self.suspended
-        }
+        blocks = self.blocks_to_probe(catalog, stream)
         for directory in (paths.archive, paths.quarantine):
             try:
                 directory.mkdir(parents=True, exist_ok=True)
@@ -243,8 +287,8 @@ class Ingest:
         if epoch is not None:
             for seq in seqs:
                 lane.epochs[seq] = epoch
-            for old in [seq for seq in lane.epochs if seq < seqs[-1] - 10_000]:
-                del lane.epochs[old]
+            while len(lane.epochs) > _EPOCHS_REMEMBERED_MAX:
+                del lane.epochs[next(iter(lane.epochs))]
         lane.inbox.discard(seqs[-1])
 
     def _note_failures(self, manifests: Sequence[Manifest]) -> None:
@@ -266,11 +310,12 @@ class Ingest:
                 return
             try:
                 self.drain(stream)
-                lane.error, lane.failures, pause = None, 0, 0.5
-            except LadleError as error:
-                lane.error = error.message
-                lane.failures += 1
-                _log.warning("pushes to %s wait: %s", stream.name, error.message)
+                lane.error, pause = None, 0.5
+                if _current(self._store.catalog, stream.name, stream.id) is None:
+                    return
+            except Exception as error:  # whatever it is, the rows are here and the next attempt may take them in
+                lane.error = error.message if isinstance(error, LadleError) else f"{type(error).__name__}: {error}"
+                _log.warning("pushes to %s wait: %s", stream.name, lane.error)
                 self._stopping.wait(pause)
                 pause = min(pause * 2, self._store.settings.retry_seconds_max)
                 lane.wake.set()

@@ -13,14 +13,13 @@ import pyarrow as pa
 
 from ladle.answer import Answer, ResolvedWindow
 from ladle.catalog import Catalog
-from ladle.clock import to_datetime, to_us
+from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
 from ladle.engine.complete import Kept
 from ladle.engine.reader import Extent, Reader
 from ladle.engine.store import Store
 from ladle.evaluate import run_residual
 from ladle.pipeline import FileRelation, Pipeline, Relation
 from ladle.plan import Engine, Plan, RowsWindow, Scan
-from ladle.plan.window import MAX_US, MIN_US
 
 
 class Invoker:
@@ -77,11 +76,7 @@ class Invoker:
 
     def _input_rows(self, plan: Plan, reader: Reader, extents: list[Extent]) -> int:
         """An upper bound of the residual's input, without reading any of it."""
-        return sum(
-            piece.rows - piece.skip
-            for scan, extent in zip(plan.scans, extents, strict=True)
-            for piece in reader.pieces(scan, extent)
-        )
+        return sum(reader.input_rows(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True))
 
     def _files(self, catalog: Catalog, reader: Reader, scan: Scan, extent: Extent) -> FileRelation:
         stream = catalog.stream(scan.block.stream)
@@ -107,9 +102,10 @@ def now_of(plan: Plan, catalog: Catalog, wall_us: int) -> int:
 
 
 def _resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
+    # A bound before the first or after the last moment there is bounds nothing.
     return ResolvedWindow(
         scan.block.stream,
-        None if extent.begin_us <= MIN_US else to_datetime(extent.begin_us),
-        None if extent.end_us >= MAX_US else to_datetime(extent.end_us),
+        None if extent.begin_us < FIRST_US else to_datetime(extent.begin_us),
+        None if extent.end_us > LAST_US else to_datetime(extent.end_us),
         scan.window.rows if isinstance(scan.window, RowsWindow) else None,
     )

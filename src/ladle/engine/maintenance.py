@@ -11,14 +11,16 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from ladle import catalog as entries
 from ladle.archive.delta import DeltaFollower
 from ladle.archive.files import is_abandoned
 from ladle.archive.segments import DataFile, compact
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, QueryState, Segments, StreamState
 from ladle.engine.backfill import needed_files
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
@@ -27,7 +29,7 @@ from ladle.stem.backfill import BackfillTask, run_backfill
 
 _log = logging.getLogger(__name__)
 
-_ORPHAN_LOOK_SECONDS = 60.0
+_LOOK_SECONDS = 60.0
 _MERGES_PER_ROUND = 8
 _ABANDONED_SECONDS = 600.0
 """A half-written file this old has no writer any more, wherever it ran."""
@@ -42,8 +44,8 @@ class Maintenance:
         self._followers: dict[int, DeltaFollower] = {}
         self._followed: dict[int, StreamState] = {}
         self._doomed: list[tuple[float, int, Path]] = []
-        self._orphans_looked = -_ORPHAN_LOOK_SECONDS
-        self._results_looked: tuple[int, float] = (-1, 0.0)
+        self._looked = -_LOOK_SECONDS
+        self._queries_looked: Mapping[str, QueryState] | None = None
         self.errors: dict[str, str] = {}
         """What could not be done in the last round, by task."""
 
@@ -63,22 +65,28 @@ class Maintenance:
             try:
                 task()
                 self.errors.pop(name, None)
-            except (LadleError, OSError) as error:
-                self.errors[name] = str(error)
-                _log.warning("%s: %s", name, error)
+            except Exception as error:  # the others go on, and this one is tried again in the next round
+                self.errors[name] = str(error) or type(error).__name__
+                _log.warning("%s: %s", name, error, exc_info=not isinstance(error, LadleError | OSError))
 
     # -- data --
 
     def _retain(self) -> None:
         wall_us = self._store.clock.now_us()
-        for stream in _all_streams(self._store.catalog):
-            base = self._store.catalog.streams[stream.name.lower().partition(".")[0]]
-            floor_us = base.floor_us(wall_us) if stream is base else _quarantine_floor(base, wall_us)
-            if floor_us is None:
+        for base in self._store.catalog.streams.values():
+            if base.retain_us is None:
                 continue
-            expired = [file for file in stream.files if file.ts_max_us <= floor_us]
-            if expired:
-                self._replace(stream, expired, (), "retention")
+            self._expire(base, base.floor_us(wall_us))
+            if base.quarantine is not None:
+                self._expire(base.quarantine, wall_us - base.retain_us)
+
+    def _expire(self, stream: StreamState, floor_us: int | None) -> None:
+        """Let go of the files whose tuples are all at or before a time."""
+        if floor_us is None:
+            return
+        numbers = expired_files(stream.segments, len(stream.files), floor_us)
+        if numbers:
+            self._replace(stream, [stream.files[number] for number in numbers], (), "retention")
 
     def _compact(self) -> None:
         merges = 0
@@ -99,12 +107,12 @@ class Maintenance:
         schema = stream.schema
         with self._store.pin() as catalog:
             merged = compact(directory, run, name, schema.arrow, schema.timestamp_column, self._rows_max)
-            blocks = {i: block for i, block in catalog.blocks_of(stream).items() if block.factors}
-            query_set = self._ingest.save_query_set(stream, blocks)
+            query_set = self._ingest.save_query_set(stream, self._ingest.blocks_to_probe(catalog, stream))
             if query_set is not None:
                 results = self._store.warehouse.stream(stream.id).results
                 seconds = self._store.settings.factor_seconds_max
-                run_backfill(BackfillTask(directory / name, schema.arrow, results, query_set, seconds))
+                task = BackfillTask(directory / name, schema.arrow, results, query_set, seconds)
+                self._ingest.note_failures(run_backfill(task))
             self._replace(stream, run, (merged,), "compaction")
 
     def _replace(self, stream: StreamState, removed: list[DataFile], added: tuple[DataFile, ...], why: str) -> None:
@@ -150,58 +158,63 @@ class Maintenance:
             for _, seq, path in due:
                 self._store.bury(seq, path)
         self._store.dig()
-        if thorough or now - self._orphans_looked >= _ORPHAN_LOOK_SECONDS:
-            self._orphans_looked = now
-            self._remove_orphans()
+        if thorough or now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            if "delta" not in self.errors:
+                self._remove_orphans()
             self._remove_results()
-        elif self._results_looked[0] != self._store.catalog.next_id:
+        elif self._queries_looked is not self._store.catalog.queries:
             self._remove_results()
 
     def _remove_orphans(self) -> None:
         """Files of attempts that were never committed, and directories of dropped streams."""
+        # The order counts: a file that is listed and whose epoch is not in flight afterwards is in the catalog that is
+        # read last, or was given up. A stream's directory is made after the stream.
+        warehouse = self._store.warehouse
+        listed = [path for part in ("archive", "quarantine") for path in warehouse.streams.glob(f"*/{part}/*")]
+        listed += warehouse.derived.glob("**/.*")
+        directories = [*_numbered(warehouse.streams), *_numbered(warehouse.derived / "results")]
+        busy = self._ingest.in_flight
         catalog = self._store.catalog
         if self._store.is_read(catalog.seq):
             return
-        busy = self._ingest.in_flight
-        spared = {path.name for _, _, path in self._doomed} | self._store.buried
-        for stream in _all_streams(catalog):
-            known = {file.name for file in stream.files} | spared
-            for path in _files(self._store.directory(stream)):
-                if is_abandoned(path.name) and _age_seconds(path) > _ABANDONED_SECONDS:
-                    path.unlink(missing_ok=True)
-                if path.suffix != ".parquet" or path.name in known or path.name.partition("-")[0] in busy:
-                    continue
-                # The catalog was read first: what is committed since is younger than a grace.
-                if _age_seconds(path) >= self._store.settings.grace_seconds:
-                    _log.info("removing %s, which was never committed", path.name)
-                    path.unlink(missing_ok=True)
-        self._remove_dropped(catalog)
-
-    def _remove_dropped(self, catalog: Catalog) -> None:
-        known = {str(stream.id) for stream in catalog.streams.values()}
-        for parent in (self._store.warehouse.path / "streams", self._store.warehouse.derived / "results"):
-            if parent.is_dir():
-                for directory in parent.iterdir():
-                    if directory.name not in known and directory.name.isdigit():
-                        _log.info("removing the files of dropped stream %s", directory.name)
-                        shutil.rmtree(directory, ignore_errors=True)
+        known = {file.name for stream in _all_streams(catalog) for file in stream.files}
+        known |= {path.name for _, _, path in self._doomed} | self._store.buried
+        for path in listed:
+            if is_abandoned(path.name) and _age_seconds(path) > _ABANDONED_SECONDS:
+                path.unlink(missing_ok=True)
+            if path.suffix != ".parquet" or path.name in known or path.name.partition("-")[0] in busy:
+                continue
+            if _age_seconds(path) >= self._store.settings.grace_seconds:
+                _log.info("removing %s, which was never committed", path.name)
+                path.unlink(missing_ok=True)
+        ids = {stream.id for stream in catalog.streams.values()}
+        for directory in directories:
+            if int(directory.name) not in ids:
+                _log.info("removing the files of dropped stream %s", directory.name)
+                shutil.rmtree(directory, ignore_errors=True)
+        for kept in (self._followers, self._followed):
+            for stream_id in [stream_id for stream_id in kept if stream_id not in ids]:
+                del kept[stream_id]
+        self._store.forget_coverage(ids)
+        self._ingest.forget_dropped()
 
     def _remove_results(self) -> None:
         """Results of files that are gone, of blocks that no longer stand, and of data beyond every window."""
         catalog = self._store.catalog
-        self._results_looked = (catalog.next_id, time.monotonic())
+        self._queries_looked = catalog.queries
         for stream in catalog.streams.values():
             needed = needed_files(self._store, catalog, stream)
             coverage = self._store.coverage(stream)
             live = {file.name for file in stream.files}
             for data_file, name in coverage.files():
-                wanted = needed.get(data_file, set())
-                results = next((r for r in coverage.results(data_file) if r.path.name == name), None)
-                in_use = results is not None and any(results.covers(block) for block in wanted)
-                if not in_use and (data_file in live or not self._is_being_written(data_file)):
+                if data_file not in live and self._is_being_written(data_file):
+                    continue
+                wanted = needed.get(data_file)
+                if wanted is None or wanted.isdisjoint(coverage.covered_by(data_file, name)):
                     coverage.remove(data_file, name)
         live_sets = {f"{stream.id}-" for stream in catalog.streams.values()}
-        for path in _files(self._store.warehouse.derived / "querysets"):
+        for path in (self._store.warehouse.derived / "querysets").glob("*.json"):
             stale = _age_seconds(path) > _QUERY_SET_SECONDS
             if stale or not any(path.name.startswith(prefix) for prefix in live_sets):
                 path.unlink(missing_ok=True)
@@ -213,20 +226,34 @@ class Maintenance:
 def mergeable(files: tuple[DataFile, ...], files_min: int, rows_max: int) -> Iterator[list[DataFile]]:
     """Runs of neighbouring small files of one level, each run worth one merge.
 
-    A merged file is of the next level, so a tuple is rewritten at most once per level: log(n) times in all.
+    A merged file is of the next level, so a tuple is rewritten at most once per level: log(n) times in all. Files that
+    fill a segment before there are `files_min` of them are merged too; the result is not small, and final.
     """
     run: list[DataFile] = []
     rows = 0
     for file in files:
-        small = file.rows * 2 <= rows_max
-        if run and (not small or file.level != run[0].level or rows + file.rows > rows_max):
+        count = file.rows
+        small = count * 2 <= rows_max
+        if run and (not small or file.level != run[0].level or rows + count > rows_max):
+            if small and file.level == run[0].level and len(run) > 1:
+                yield run
             run, rows = [], 0
         if small:
             run.append(file)
-            rows += file.rows
+            rows += count
         if len(run) >= files_min:
             yield run
             run, rows = [], 0
+
+
+def expired_files(segments: Segments, files: int, floor_us: int) -> list[int]:
+    """The numbers of the files without a tuple after `floor_us`."""
+    if not len(segments.rows) or int(segments.ts_min_us.min()) > floor_us:
+        return []
+    expired = np.ones(files, dtype=np.bool_)
+    expired[segments.file[segments.ts_max_us > floor_us]] = False
+    numbers: list[int] = np.flatnonzero(expired).tolist()
+    return numbers
 
 
 def _all_streams(catalog: Catalog) -> Iterator[StreamState]:
@@ -236,8 +263,12 @@ def _all_streams(catalog: Catalog) -> Iterator[StreamState]:
             yield stream.quarantine
 
 
-def _quarantine_floor(stream: StreamState, wall_us: int) -> int | None:
-    return None if stream.retain_us is None else wall_us - stream.retain_us
+def _numbered(parent: Path) -> list[Path]:
+    """The directories of streams."""
+    try:
+        return [path for path in parent.iterdir() if path.name.isdigit()]
+    except FileNotFoundError:
+        return []
 
 
 def _age_seconds(path: Path) -> float:
@@ -245,10 +276,3 @@ def _age_seconds(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _files(directory: Path) -> list[Path]:
-    try:
-        return [path for path in directory.iterdir() if path.is_file()]
-    except FileNotFoundError:
-        return []

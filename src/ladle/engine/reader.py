@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.segments import DataFile
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, Segments, StreamState
 from ladle.columns import from_numpy, to_numpy
 from ladle.engine.store import Store
 from ladle.errors import EvaluationError
@@ -23,6 +23,8 @@ from ladle.plan.window import MIN_US
 from ladle.stem.results import RowIds
 
 _ROWS_PER_EVALUATION = 1 << 20
+
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,10 @@ class Reader:
         """The segments that may hold tuples of the window, in arrival order."""
         stream = self._stream(scan.block)
         segments = stream.segments
-        touched = (segments.ts_max_us > extent.begin_us) & (segments.ts_min_us <= extent.end_us)
+        touched = _touched(segments, extent)
         skip = np.zeros(len(segments.rows), dtype=np.int64)
         if extent.bounded_by_rows:
-            ends = np.cumsum(segments.rows)
-            touched &= ends > extent.first_row
-            skip = np.maximum(extent.first_row - (ends - segments.rows), 0)
+            skip = np.maximum(extent.first_row - (np.cumsum(segments.rows) - segments.rows), 0)
         edge = (segments.ts_min_us <= extent.begin_us) | (segments.ts_max_us > extent.end_us)
         return [
             Piece(
@@ -99,6 +99,21 @@ class Reader:
             )
             for i in np.flatnonzero(touched).tolist()
         ]
+
+    def input_rows(self, scan: Scan, extent: Extent) -> int:
+        """An upper bound of the scan's rows, without looking at any."""
+        segments = self._stream(scan.block).segments
+        touched = np.flatnonzero(_touched(segments, extent))
+        rows = int(segments.rows[touched].sum())
+        if not extent.bounded_by_rows or len(touched) == 0:
+            return rows
+        first = int(touched[0])
+        return rows - max(extent.first_row - int(segments.rows[:first].sum()), 0)
+
+    def files(self, scan: Scan, extent: Extent) -> Indices:
+        """The numbers of the stream's files that may hold tuples of the window, once per segment."""
+        segments = self._stream(scan.block).segments
+        return segments.file[_touched(segments, extent)]
 
     def read(self, scan: Scan, extent: Extent) -> pa.Table:
         """The scan's rows in arrival order."""
@@ -138,15 +153,24 @@ class Reader:
         if waiting:
             yield from self._evaluate(stream, scan.block, extent, waiting, columns)
 
-    def count_covered(self, scan: Scan, pieces: list[Piece]) -> tuple[int, int]:
-        """How many of the pieces are covered for this scan, and how many there are."""
+    def count_covered(self, scan: Scan, extent: Extent) -> tuple[int, int]:
+        """How many segments of the window are covered for this scan, and how many there are."""
+        numbers = self.files(scan, extent)
+        total = len(numbers)
         block_id = self._catalog.block_id(scan.block)
         if not scan.block.factors:
-            return len(pieces), len(pieces)
+            return total, total
         if block_id is None:
-            return 0, len(pieces)
-        coverage = self._store.coverage(self._stream(scan.block))
-        return sum(coverage.find(piece.file.name, block_id) is not None for piece in pieces), len(pieces)
+            return 0, total
+        stream = self._stream(scan.block)
+        coverage = self._store.coverage(stream)
+        distinct, counts = np.unique(numbers, return_counts=True)
+        covered = sum(
+            count
+            for number, count in zip(distinct.tolist(), counts.tolist(), strict=True)
+            if block_id in coverage.covered(stream.files[number].name)
+        )
+        return covered, total
 
     def _pick(
         self,
@@ -232,6 +256,14 @@ class Reader:
         stream = self._catalog.stream(block.stream)
         assert stream is not None, f"stream {block.stream} of a bound plan"
         return stream
+
+
+def _touched(segments: Segments, extent: Extent) -> npt.NDArray[np.bool_]:
+    """The segments that may hold tuples of an extent."""
+    touched: npt.NDArray[np.bool_] = (segments.ts_max_us > extent.begin_us) & (segments.ts_min_us <= extent.end_us)
+    if extent.bounded_by_rows:
+        touched &= np.cumsum(segments.rows) > extent.first_row
+    return touched
 
 
 def empty(stream: StreamState, columns: tuple[str, ...]) -> pa.Table:

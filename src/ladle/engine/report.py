@@ -41,7 +41,7 @@ class Report:
             stream.rows,
             stream.retained_rows,
             stream.epochs,
-            self._background.rows_per_second(stream.name),
+            self._background.rows_per_second(stream),
             None if stream.clock_us is None else to_datetime(stream.clock_us),
             self._ingest.pending(stream),
             stream.quarantine.rows if stream.quarantine is not None else 0,
@@ -54,9 +54,7 @@ class Report:
         wall_us = self._store.clock.now_us()
         reader = Reader(self._store, catalog, wall_us)
         now_us = now_of(query.plan, catalog, wall_us)
-        counts = [
-            reader.count_covered(scan, reader.pieces(scan, reader.extent(scan, now_us))) for scan in query.plan.scans
-        ]
+        counts = [reader.count_covered(scan, reader.extent(scan, now_us)) for scan in query.plan.scans]
         return QueryStatus(
             query.name,
             query.sql,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from ladle.stem.coverage import Coverage
 
 _log = logging.getLogger(__name__)
 
+_HOLDS_NOTHING = (1 << 63) - 1
+"""The position of a lease that keeps no file from being deleted."""
+
 MakeEntry = Callable[[Catalog], Mapping[str, Any] | None]
 
 
@@ -40,15 +43,14 @@ class Store:
         self._lock = threading.Lock()
         self._coverage: dict[int, Coverage] = {}
         self._pins: Counter[int] = Counter()
+        self._arriving = 0
+        self._reading = not warehouse.writable
         self._graveyard: list[tuple[int, Path]] = []
         self._closed = False
         self._listeners: list[Callable[[Catalog], None]] = []
         self._leases = Leases(warehouse.leases)
-        # Position 0 holds every file until the log is read and the true position known.
-        self._lease = None if warehouse.writable else self._leases.acquire(0)
+        self._lease = None if warehouse.writable else self._leases.acquire(_HOLDS_NOTHING)
         self._catalog, self._checkpointed_seq = self._load()
-        if self._lease is not None:
-            self._lease.move(self._catalog.seq)
         self.committed = threading.Condition()
         """Notified after each commit."""
 
@@ -64,10 +66,20 @@ class Store:
     @contextmanager
     def pin(self) -> Iterator[Catalog]:
         """The newest snapshot, whose files stay while it is used."""
-        self.refresh()
         with self._lock:
-            catalog = self.catalog
-            self._pins[catalog.seq] += 1
+            # A reader holds everything before it looks at the log, and only then what it found there: whatever the
+            # writer deletes before is not in that log any more.
+            self._arriving += 1
+            self._move_lease()
+        try:
+            self.refresh()
+            with self._lock:
+                catalog = self.catalog
+                self._pins[catalog.seq] += 1
+        finally:
+            with self._lock:
+                self._arriving -= 1
+                self._move_lease()
         try:
             yield catalog
         finally:
@@ -75,10 +87,11 @@ class Store:
                 self._pins[catalog.seq] -= 1
                 if not self._pins[catalog.seq]:
                     del self._pins[catalog.seq]
+                self._move_lease()
 
     def refresh(self) -> None:
         """In a reader: take in what the writing process committed since."""
-        if self.warehouse.writable or self._closed:
+        if not self._reading or self._closed:
             return
         with self._commit_lock:
             entries = self._log.tail(self._catalog.seq)
@@ -87,16 +100,18 @@ class Store:
             else:
                 for seq, entry in entries:
                     self._catalog = self._catalog.apply(seq, entry)
-            if self._lease is not None:
-                with self._lock:
-                    self._lease.move(min([*self._pins, self._catalog.seq]))
+
+    def _move_lease(self) -> None:
+        """Hold in other processes' sight what is read here; a reader that is idle holds nothing."""
+        if self._lease is not None and not self._closed:
+            self._lease.move(0 if self._arriving else min(self._pins, default=_HOLDS_NOTHING))
 
     def commit(self, make_entry: MakeEntry) -> Catalog | None:
         """Append the entry that `make_entry` gives for the newest catalog; None from it means nothing to do.
 
         The append is the commit: when it raises, nothing happened.
         """
-        if not self.warehouse.writable:
+        if self._reading:
             raise ReadOnly("The warehouse was opened for reading.", hint="open it without read_only=True")
         with self._commit_lock:
             catalog = self.catalog
@@ -137,6 +152,11 @@ class Store:
         coverage.refresh()
         return coverage
 
+    def forget_coverage(self, stream_ids: Container[int]) -> None:
+        """Let go of the coverage of streams other than these."""
+        with self._lock:
+            self._coverage = {i: coverage for i, coverage in self._coverage.items() if i in stream_ids}
+
     def bury(self, seq: int, path: Path) -> None:
         """Delete a file when nobody reads a snapshot before `seq`."""
         with self._lock:
@@ -144,19 +164,26 @@ class Store:
 
     def is_read(self, seq: int) -> bool:
         """Whether some reader may still use a snapshot older than `seq`."""
+        held = self._oldest_read()
+        return held is not None and held < seq
+
+    def _oldest_read(self) -> int | None:
+        """The oldest snapshot that is read, here or in another process."""
         with self._lock:
             pinned = min(self._pins, default=None)
-        leased = self._leases.oldest()
-        return any(held is not None and held < seq for held in (pinned, leased))
+        return min((held for held in (pinned, self._leases.oldest()) if held is not None), default=None)
 
     def dig(self) -> int:
         """Delete what may be deleted by now; how many files that was."""
         with self._lock:
             waiting, self._graveyard = self._graveyard, []
-        kept = [(seq, path) for seq, path in waiting if self.is_read(seq)] if waiting else []
+        if not waiting:
+            return 0
+        held = self._oldest_read()
+        kept = [(seq, path) for seq, path in waiting if held is not None and held < seq]
         with self._lock:
             self._graveyard.extend(kept)
-        gone = [path for seq, path in waiting if (seq, path) not in set(kept)]
+        gone = [path for seq, path in waiting if held is None or held >= seq]
         for path in gone:
             self.cache.drop(path.name)
             path.unlink(missing_ok=True)
@@ -173,7 +200,8 @@ class Store:
                 return
             if self.warehouse.writable and self._catalog.seq > self._checkpointed_seq:
                 self._log.checkpoint(self._catalog.seq, self._catalog.to_json())
-            self._closed = True
+            with self._lock:
+                self._closed = True
         if self._lease is not None:
             self._lease.release()
         self.warehouse.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ladle.clock import to_datetime, to_us
+from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
 
 MIN_US = -(1 << 62)
 MAX_US = 1 << 62
@@ -115,11 +115,15 @@ def _bound_to_json(bound: Bound | None) -> list[Any] | None:
 
 
 def _add_months(us: int, months: int) -> int:
-    """Calendar arithmetic as Spark does it: the day is clipped to the month's last."""
+    """Calendar arithmetic as Spark does it: the day is clipped to the month's last, and a year that there isn't to the
+    end of time on its side.
+    """
     if months == 0:
         return us
     moment = to_datetime(us)
     index = moment.year * 12 + moment.month - 1 + months
     year, month = index // 12, index % 12 + 1
+    if not 1 <= year <= 9999:
+        return FIRST_US - 1 if year < 1 else LAST_US
     day = min(moment.day, monthrange(year, month)[1])
     return to_us(moment.replace(year=year, month=month, day=day))

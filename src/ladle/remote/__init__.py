@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from ladle.engine import Database
 from ladle.errors import WarehouseBusy, WarehouseError
 from ladle.remote.client import RemoteDatabase
+
+_PATIENCE_SECONDS = 2.0
 
 __all__ = ["RemoteDatabase", "open_warehouse"]
 
@@ -23,14 +26,19 @@ def open_warehouse(
 
     if read_only:
         return connect(path, read_only=True, settings=settings)
-    try:
-        return connect(path, settings=settings)
-    except WarehouseBusy as busy:
-        root = Path(path)
+    root = Path(path).expanduser()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
         try:
-            return RemoteDatabase(root, root / "ladle.sock")
-        except OSError as error:
-            raise WarehouseError(
-                f"{busy.message} It does not answer on its socket ({error}).",
-                hint="wait until it is done, or read with read_only=True",
-            ) from None
+            return connect(path, settings=settings)
+        except WarehouseBusy as busy:
+            try:
+                return RemoteDatabase(root, root / "ladle.sock")
+            except OSError as error:
+                # The other process may be opening or closing it just now.
+                if time.monotonic() > deadline:
+                    raise WarehouseError(
+                        f"{busy.message} It does not answer on its socket ({error}).",
+                        hint="wait until it is done, or read with read_only=True",
+                    ) from None
+        time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import socket
@@ -31,11 +32,21 @@ class SocketServer:
         self._path = path
         self._server = wire.listen(path)
         self._room = threading.BoundedSemaphore(_CLIENTS_MAX)
+        self._lock = threading.Lock()
+        self._connections: set[socket.socket] = set()
+        self._stopped = False
         self._thread = threading.Thread(target=self._accept, name="ladle-socket", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Take nobody in any more; those who are here get the answer they wait for, and no other."""
         self._path.unlink(missing_ok=True)
+        with self._lock:
+            self._stopped = True
+            connections = list(self._connections)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
         try:
             self._server.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -49,6 +60,11 @@ class SocketServer:
             except OSError:
                 return
             self._room.acquire()
+            with self._lock:
+                if self._stopped:
+                    connection.close()
+                    return
+                self._connections.add(connection)
             threading.Thread(target=self._serve, args=(connection,), name="ladle-client", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -60,10 +76,16 @@ class SocketServer:
                         header, replies = self._run(request, tables)
                     except LadleError as error:
                         header, replies = {"error": wire.error_to_json(error)}, []
+                    except Exception as error:
+                        _log.exception("a request of another process failed")
+                        told = LadleError(f"The running process failed: {type(error).__name__}: {error}")
+                        header, replies = {"error": wire.error_to_json(told)}, []
                     wire.send(connection, header, replies)
-        except (wire.Disconnected, OSError, ValueError, pa.ArrowInvalid) as error:
+        except (wire.Disconnected, OSError, ValueError, KeyError, pa.ArrowException) as error:
             _log.debug("client gone: %s", error)
         finally:
+            with self._lock:
+                self._connections.discard(connection)
             self._room.release()
 
     def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:

@@ -6,13 +6,13 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ladle import errors
 from ladle.answer import Answer, ResolvedWindow
 from ladle.errors import LadleError, Position
 
@@ -119,12 +119,15 @@ def error_to_json(error: LadleError) -> dict[str, Any]:
 
 def error_from_json(value: dict[str, Any]) -> LadleError:
     position = None if value["position"] is None else Position(*value["position"])
-    return _kinds()[value["code"]](value["message"], hint=value["hint"], position=position)
+    kind = next((k for k in _kinds(LadleError) if k.code == value["code"]), LadleError)
+    return kind(value["message"], hint=value["hint"], position=position)
 
 
-def _kinds() -> dict[str, type[LadleError]]:
-    kinds = (getattr(errors, name) for name in vars(errors))
-    return {kind.code: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, LadleError)}
+def _kinds(root: type[LadleError]) -> Iterator[type[LadleError]]:
+    """All kinds of errors, wherever they are defined."""
+    yield root
+    for kind in root.__subclasses__():
+        yield from _kinds(kind)
 
 
 def _encode(table: pa.Table) -> pa.Buffer:

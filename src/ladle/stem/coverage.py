@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ import pyarrow as pa
 from ladle.stem.results import Results, data_file_of, file_names
 
 _log = logging.getLogger(__name__)
-_MAPPED_MAX = 4_096
+_MAPPED_MAX = 16_384
+_SETTLED_NS = 100_000_000
 
 
 class Coverage:
@@ -29,15 +30,31 @@ class Coverage:
         self._lock = threading.Lock()
         self._names: dict[str, list[str]] = {}
         self._mapped: OrderedDict[str, Results] = OrderedDict()
+        self._covered: dict[str, tuple[tuple[str, ...], frozenset[int]]] = {}
+        self._sets: dict[frozenset[int], frozenset[int]] = {}
         self._listed_ns = -1
 
     def find(self, data_file: str, block: int) -> Results | None:
         """The results that cover this block on this data file, or None."""
-        for name in self._names_of(data_file):
+        for name in self.names(data_file):
             results = self._open(data_file, name)
             if results is not None and results.covers(block):
                 return results
         return None
+
+    def covered(self, data_file: str) -> frozenset[int]:
+        """All blocks that are covered on a data file. Files that are covered alike share one set."""
+        names = tuple(self.names(data_file))
+        with self._lock:
+            known = self._covered.get(data_file)
+        if known is not None and known[0] == names:
+            return known[1]
+        opened = (self._open(data_file, name) for name in names)
+        blocks = frozenset(block for results in opened if results is not None for block in results.covered.tolist())
+        with self._lock:
+            blocks = self._sets.setdefault(blocks, blocks)
+            self._covered[data_file] = (names, blocks)
+        return blocks
 
     def refresh(self) -> None:
         """List the directory anew, if it changed."""
@@ -54,26 +71,27 @@ class Coverage:
                 if data_file is not None:
                     names.setdefault(data_file, []).append(name)
             self._names = names
-            self._listed_ns = changed_ns
-
-    def discard(self, data_files: Iterable[str]) -> None:
-        """Remove the results of data files that are gone."""
-        for data_file in data_files:
-            with self._lock:
-                names = self._names.pop(data_file, [])
-                for name in names:
-                    self._mapped.pop(name, None)
-            for name in names:
-                (self._directory / name).unlink(missing_ok=True)
+            # A file system's clock ticks in milliseconds: what comes in the same tick leaves the time as it was, so a
+            # directory that has just changed is listed again at the next look.
+            settled = time.time_ns() - changed_ns > _SETTLED_NS
+            self._listed_ns = changed_ns if settled else -1
+            self._covered = {file: known for file, known in self._covered.items() if file in names}
+            self._sets = {blocks: blocks for _, blocks in self._covered.values()}
 
     def files(self) -> list[tuple[str, str]]:
         """(data file, results file) pairs as last listed."""
         with self._lock:
             return [(data_file, name) for data_file, names in self._names.items() for name in names]
 
-    def results(self, data_file: str) -> list[Results]:
-        opened = (self._open(data_file, name) for name in self._names_of(data_file))
-        return [results for results in opened if results is not None]
+    def names(self, data_file: str) -> list[str]:
+        """The results files of a data file, as last listed."""
+        with self._lock:
+            return list(self._names.get(data_file, ()))
+
+    def covered_by(self, data_file: str, name: str) -> frozenset[int]:
+        """The blocks that one results file covers."""
+        results = self._open(data_file, name)
+        return frozenset() if results is None else frozenset(results.covered.tolist())
 
     def remove(self, data_file: str, name: str) -> None:
         """Remove one results file, once others cover what it covered."""
@@ -82,10 +100,6 @@ class Coverage:
             if name in self._names.get(data_file, ()):
                 self._names[data_file].remove(name)
         (self._directory / name).unlink(missing_ok=True)
-
-    def _names_of(self, data_file: str) -> list[str]:
-        with self._lock:
-            return list(self._names.get(data_file, ()))
 
     def _open(self, data_file: str, name: str) -> Results | None:
         with self._lock:

@@ -8,7 +8,6 @@ function runs in a Spark task, in compaction and in tests without a JVM.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,9 +112,7 @@ def write_probed(
         writer.abort()
         raise
     if written is not None:
-        # Results are derived: without them the segment is uncovered, and the epoch goes on.
-        with suppress(OSError):
-            builder.write(results, name)
+        builder.write(results, name)
     return written, failures
 
 

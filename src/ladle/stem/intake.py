@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ladle.clock import to_datetime
+from ladle.clock import FIRST_US, LAST_US, to_datetime
 from ladle.columns import from_numpy, to_numpy
 from ladle.errors import TypeMismatch
 from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, type_name
@@ -53,7 +53,7 @@ class Rejected:
 
 def check_columns(given: pa.Schema, schema: StreamSchema, stream: str) -> None:
     """Refuse a whole input whose columns can't be the stream's."""
-    names = {name.lower(): name for name in given.names if name not in (REASON, RAW, CORRUPT, ARRIVAL)}
+    names = {name.lower(): name for name in given.names if name not in (REASON, RAW, CORRUPT)}
     known = {column.name.lower(): column for column in schema.columns}
     listed = ", ".join(f"{column.name} {type_name(column.type)}" for column in schema.columns)
     extra = [name for lowered, name in names.items() if lowered not in known]
@@ -119,6 +119,8 @@ class Intake:
         times = column.cast(pa.int64())
         for row in _rows(pc.is_null(column)):
             reasons.setdefault(row, f"{name}: the timestamp is NULL")
+        for row in _rows(pc.or_(pc.less(times, FIRST_US), pc.greater(times, LAST_US))):
+            reasons.setdefault(row, f"{name}: not in the years 1 to 9999")
         floor_us, ceiling_us = self._bounds.floor_us, self._bounds.ceiling_us
         if ceiling_us is not None:
             for row in _rows(pc.greater(times, ceiling_us)):
@@ -179,12 +181,21 @@ def _already_rejected(table: pa.Table, reasons: dict[int, str]) -> None:
 def _rejected(table: pa.Table, reasons: Mapping[int, str]) -> Rejected:
     rejected = Rejected()
     picked = table.take(pa.array(sorted(reasons)))
-    for row, value in zip(sorted(reasons), picked.to_pylist(), strict=True):
+    for row, value in zip(sorted(reasons), _values(picked), strict=True):
         raw = value.pop(RAW, None) or value.pop(CORRUPT, None)
         value.pop(REASON, None)
         rejected.reasons.append(reasons[row])
         rejected.rows.append(raw if raw is not None else _json(value))
     return rejected
+
+
+def _values(table: pa.Table) -> list[dict[str, Any]]:
+    try:
+        return table.to_pylist()
+    except (ValueError, OverflowError):
+        # A time that Python has no word for is shown as its number.
+        types = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in table.schema]
+        return table.cast(pa.schema(list(zip(table.column_names, types, strict=True)))).to_pylist()
 
 
 def _json(value: Any) -> str:

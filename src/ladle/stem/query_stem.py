@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from ladle.archive.files import temporary_path
 from ladle.evaluate import Failure, evaluate_factors
 from ladle.plan import Block, Factor
 from ladle.stem.results import RowIds
@@ -63,18 +64,22 @@ def save_blocks(path: Path, blocks: Mapping[int, Block]) -> None:
         for block_id, block in blocks.items()
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".tmp")
+    partial = temporary_path(path)
     partial.write_text(json.dumps(value))
     partial.replace(path)
 
 
-@lru_cache(maxsize=8)
 def load_stem(path: str) -> QueryStem:
-    """The query set of a file, read once per worker process. A file that is gone covers nothing."""
+    """The query set of a file, read once per worker process. A file that is gone covers nothing, this time."""
     try:
-        value = json.loads(Path(path).read_text())
+        return _read_stem(path)
     except FileNotFoundError:
         return QueryStem({})
+
+
+@lru_cache(maxsize=8)
+def _read_stem(path: str) -> QueryStem:
+    value = json.loads(Path(path).read_text())
     return QueryStem(
         {
             block_id: Block(stream, tuple(Factor(sql, duckdb, tuple(columns)) for sql, duckdb, columns in factors))

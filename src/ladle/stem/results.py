@@ -8,16 +8,21 @@ no entry matched nothing; a block that is not listed is simply uncovered.
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.archive.files import fsync_file, temporary_path
 from ladle.columns import to_numpy
+
+_log = logging.getLogger(__name__)
 
 RowIds = npt.NDArray[np.uint32]
 
@@ -55,7 +60,11 @@ class ResultsBuilder:
             self._entries.append((block, segment, kind, rows, count, payload))
 
     def write(self, directory: Path, data_file: str) -> Path | None:
-        """The results file's path, or None when no block is covered."""
+        """The results file's path, or None when no block is covered.
+
+        Results are derived: when they can't be written (a full disk, a directory deleted just now), the file stays
+        uncovered and whatever wrote it goes on.
+        """
         covered = sorted(self._covered or ())
         if not covered:
             return None
@@ -65,12 +74,20 @@ class ResultsBuilder:
         metadata = {_COVERED: np.asarray(covered, dtype="<i8").tobytes()}
         schema = _SCHEMA.with_metadata(metadata)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-        directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{data_file}.{uuid.uuid4().hex[:12]}{SUFFIX}"
-        partial = path.with_suffix(".tmp")
-        with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-        os.replace(partial, path)
+        partial = temporary_path(path)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            # It may be lost in a power cut, but never be there with other bytes: nothing else would notice.
+            fsync_file(partial)
+            os.replace(partial, path)
+        except OSError as error:
+            _log.info("results of %s are not kept: %s", data_file, error)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            return None
         return path
 
 

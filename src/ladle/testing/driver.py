@@ -1,6 +1,7 @@
 """Drives a database and its oracle side by side: every action is done to both, every answer is compared.
 
-Actions take a seed, so that a run is a short list of numbers: Hypothesis shrinks it, and a failure can be typed in again.
+Actions take a seed, so that a run is a short list of numbers: Hypothesis shrinks it, and a failure can be typed
+in again.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ class Driver:
         now = EPOCH + timedelta(microseconds=us)
         moment = now.replace(tzinfo=UTC) if rng.random() < 0.5 else now
         query = self.db.query(standing.name)
-        self._compare(f"{standing.name} ({standing.mode}) at {now}", standing.query, lambda: query.invoke(now=moment), now)
+        self._compare(
+            f"{standing.name} ({standing.mode}) at {now}", standing.query, lambda: query.invoke(now=moment), now
+        )
 
     def advance(self, half_minutes: int) -> None:
         self.clock.advance(half_minutes * (MINUTE_US // 2))
@@ -230,9 +233,7 @@ class Driver:
             if not least <= found["n"] == found["r"] <= most:
                 raise Mismatch(f"quarantine of {name}: {found}, expected {least} to {most} rows")
 
-    def _compare(
-        self, label: str, query: Query, answer: Callable[[], Answer], now: datetime | None = None
-    ) -> None:
+    def _compare(self, label: str, query: Query, answer: Callable[[], Answer], now: datetime | None = None) -> None:
         expected = self.oracle.answer(query, self.wall_us, now)
         try:
             got = answer()

@@ -1,8 +1,8 @@
 """Random streams and random rows for the oracle's tests, from a seeded `random.Random`.
 
-Values come from small pools, so that predicates meet them, groups have members and window edges are hit exactly. Numbers
-that get added up are multiples of 1/4, so that a sum is the same in any order; `wide` columns hold the extremes of their
-type instead. Rows are Python dicts: what a client would push.
+Values come from small pools, so that predicates meet them, groups have members and window edges are hit
+exactly. Numbers that get added up are multiples of 1/4, so that a sum is the same in any order; `wide` columns
+hold the extremes of their type instead. Rows are Python dicts: what a client would push.
 """
 
 from __future__ import annotations
@@ -41,9 +41,42 @@ NESTED: tuple[pa.DataType, ...] = (
     pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.string())]),
 )
 
-NAMES = ("a", "b", "c", "d", "k", "price", "size", "Symbol", "at", "end", "order", "begin", "Value", "range", "user", "day")
+NAMES = (
+    "a",
+    "b",
+    "c",
+    "d",
+    "k",
+    "price",
+    "size",
+    "Symbol",
+    "at",
+    "end",
+    "order",
+    "begin",
+    "Value",
+    "range",
+    "user",
+    "day",
+)
 """Some are reserved words somewhere, some have capitals."""
-PLAIN_WORDS = ("", "a", "ab", "abc", "ABC", "b", "B c", " pad ", "x_y", "10%", "it's", 'q"q', "zz", "back\\slash", "{x}")
+PLAIN_WORDS = (
+    "",
+    "a",
+    "ab",
+    "abc",
+    "ABC",
+    "b",
+    "B c",
+    " pad ",
+    "x_y",
+    "10%",
+    "it's",
+    'q"q',
+    "zz",
+    "back\\slash",
+    "{x}",
+)
 WORDS = (*PLAIN_WORDS, "é", "naïve", "日本語", "🙂", "a" * 60, "a" * 60 + "b", "ß")
 _INT_MAX = {pa.int8(): 127, pa.int16(): 32_767, pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1}
 DAY = date(2023, 11, 14)
@@ -91,7 +124,9 @@ def random_value(rng: random.Random, column: ColumnSpec, wall_us: int) -> Any:
     if type_ == pa.binary():
         return rng.choice((b"", b"\x00", b"a", b"ab", b"\xff\xfe", b"\x00\x01", b"'\\"))
     if type_ == pa.date32():
-        return rng.choice((date(1900, 2, 28), date(1970, 1, 1))) if column.wide else DAY + timedelta(rng.randint(-40, 3))
+        return (
+            rng.choice((date(1900, 2, 28), date(1970, 1, 1))) if column.wide else DAY + timedelta(rng.randint(-40, 3))
+        )
     if type_ in (ZONED, NAIVE):
         moment = EPOCH + timedelta(microseconds=random_us(rng, wall_us))
         return moment.replace(tzinfo=UTC) if type_ == ZONED and rng.random() < 0.7 else moment

@@ -1,7 +1,7 @@
 """A second judge: Spark itself, over the oracle's raw tuples and with the same windows as predicates.
 
-It judges the generator (both renderings must mean the same) and samples of the engine's answers. It is given a session;
-nothing here imports pyspark.
+It judges the generator (both renderings must mean the same) and samples of the engine's answers. It is given a
+session; nothing here imports pyspark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The judge: DuckDB over every tuple ever pushed, with each window written out as a predicate (DESIGN section 14).
 
-It keeps its own copy of the data, its own clocks and its own idea of which rows are accepted, and reads queries from the
-generator's tree. It shares no code with the engine: nothing of `ladle.sql`, `ladle.plan` or `ladle.evaluate` is imported.
+It keeps its own copy of the data, its own clocks and its own idea of which rows are accepted, and reads queries
+from the generator's tree. It shares no code with the engine: nothing of `ladle.sql`, `ladle.plan` or
+`ladle.evaluate` is imported.
 """
 
 from __future__ import annotations
@@ -196,7 +197,11 @@ def difference(got: pa.Table, expected: Expected) -> str | None:
     rows = rows_of(got)
     if expected.ordered:
         return None if _same_lists(rows, expected.rows) else _report(rows, expected.rows)
-    return None if Counter(rows) == Counter(expected.rows) or _same_bags(rows, expected.rows) else _report(rows, expected.rows)
+    return (
+        None
+        if Counter(rows) == Counter(expected.rows) or _same_bags(rows, expected.rows)
+        else _report(rows, expected.rows)
+    )
 
 
 def _same_nested(left: pa.DataType, right: pa.DataType) -> bool:

@@ -1,8 +1,9 @@
-"""Random queries for the oracle's tests: selects, aggregates, set operations, CTEs, derived tables over random windows.
+"""Random queries for the oracle's tests: selects, aggregates, set operations, CTEs, derived tables over random
+windows.
 
-The grammar of scalars is in `scalars.py`. A query is valid in Spark and has one answer by construction: a LIMIT comes
-only with an order over all output columns, and subquery predicates never stand under NOT (Spark's IN is not
-three-valued there).
+The grammar of scalars is in `scalars.py`. A query is valid in Spark and has one answer by construction: a LIMIT
+comes only with an order over all output columns, and subquery predicates never stand under NOT (Spark's IN is
+not three-valued there).
 """
 
 from __future__ import annotations
@@ -155,9 +156,7 @@ class QueryMaker:
         # a standing query read by name has its own windows; what a BEGIN-END around it means is left to its author
         return not isinstance(source, NamedSource)
 
-    def _projection(
-        self, source: Source, scope: Scope, where: Expr | None, types: list[pa.DataType] | None
-    ) -> Select:
+    def _projection(self, source: Source, scope: Scope, where: Expr | None, types: list[pa.DataType] | None) -> Select:
         rng = self.rng
         if types is None and rng.random() < 0.25:
             return Select(source, (), where)

@@ -1,7 +1,7 @@
 """Random scalar expressions of equal meaning in Spark (ANSI) and DuckDB, by construction.
 
-Integers carry a bound, so that nothing overflows; divisions are guarded; where the dialects differ (concatenation of NULL,
-averages of decimals, null-safe equality) each has its own template.
+Integers carry a bound, so that nothing overflows; divisions are guarded; where the dialects differ
+(concatenation of NULL, averages of decimals, null-safe equality) each has its own template.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class ScalarMaker:
             return self.predicate(scope, depth)
         if type_ == pa.date32():
             return self._date(scope, depth)
-        if type_ == ZONED or type_ == NAIVE:
+        if type_ in (ZONED, NAIVE):
             return self._moment(type_, scope)
         return None
 
@@ -175,7 +175,9 @@ class ScalarMaker:
         if dice < 0.75:
             return _same(type_, "NULLIF({0}, {1})", one, other, bound=one.bound, exact=one.exact)
         if dice < 0.85 and type_ not in (pa.bool_(), pa.binary()):
-            return _same(type_, f"{rng.choice(('greatest', 'least'))}({{0}}, {{1}})", one, other, bound=bound, exact=exact)
+            return _same(
+                type_, f"{rng.choice(('greatest', 'least'))}({{0}}, {{1}})", one, other, bound=bound, exact=exact
+            )
         test = self.predicate(scope, depth)
         texts = ("if({0}, {1}, {2})", "CASE WHEN {0} THEN {1} ELSE {2} END")
         return Expr(type_, *texts, (test, one, other), bound, exact)
@@ -197,9 +199,9 @@ class ScalarMaker:
         rng = self.rng
         dice = rng.random()
         name = spark_type(type_)
-        if type_ == pa.int32() and dice < 0.25:
-            return self._part(scope)
-        if dice < 0.4:
+        if type_ == pa.int32() and dice < 0.5 and (made := self._part(scope)) is not None:
+            return made
+        if dice < 0.6:
             source = self.column(scope, *(t for t in INTEGERS if t != type_), plain=True)
             if source is not None and source.bound <= 100:
                 return _same(type_, f"CAST({{0}} AS {name})", source, bound=source.bound, exact=True)
@@ -296,7 +298,8 @@ class ScalarMaker:
         column = rng.choice(columns)
         ref = scope.ref(column)
         if depth > 0 and dice < 0.45:
-            ref = self.scalar(column.type, scope, depth - 1)
+            column = ColumnSpec("", rng.choice((column.type, pa.int32(), pa.string())))
+            ref = self._compound(column.type, scope, depth - 1) or self.scalar(column.type, scope, 0)
         if column.type == pa.bool_() and rng.random() < 0.5:
             return rng.choice((ref, _same(pa.bool_(), "(NOT {0})", ref)))
         if dice > 0.92:
@@ -320,7 +323,7 @@ class ScalarMaker:
             spark = pattern.replace("''", "\\'")
             return Expr(pa.bool_(), f"({{0}} {word} '{spark}')", f"({{0}} {word} '{pattern}')", (ref,))
         if dice < 0.45:
-            values = [self.near(column) for _ in range(rng.randint(1, 4))]
+            values = [self.near(column) for _ in range(rng.choice((1, 2, 3, 4, 12)))]
             if rng.random() < 0.1:
                 values.append(Expr(pa.bool_(), "NULL", "NULL"))
             inside = ", ".join(f"{{{index + 1}}}" for index in range(len(values)))
@@ -335,7 +338,9 @@ class ScalarMaker:
     def near(self, column: ColumnSpec) -> Expr:
         """A constant that a column may be compared with, as people write it: numbers mostly without a cast."""
         rng = self.rng
-        value = random_value(rng, ColumnSpec("", column.type, column.wide and rng.random() < 0.5, column.plain), self.wall_us)
+        value = random_value(
+            rng, ColumnSpec("", column.type, column.wide and rng.random() < 0.5, column.plain), self.wall_us
+        )
         text = None
         if pa.types.is_integer(column.type):
             text = str(value)
@@ -345,7 +350,9 @@ class ScalarMaker:
             text = f"{value:f}"
         elif column.type == pa.float64() and math.isfinite(value) and rng.random() < 0.6:
             # in Spark a plain 2.5 is a decimal, and becomes a double beside one
-            spark = rng.choice((f"{value:.2f}", f"{value:.2f}D")) if abs(value) in range_of_quarters(value) else repr(value)
+            spark = (
+                rng.choice((f"{value:.2f}", f"{value:.2f}D")) if abs(value) in range_of_quarters(value) else repr(value)
+            )
             return Expr(column.type, spark, f"CAST({value!r} AS DOUBLE)")
         return literal(column.type, value) if text is None or rng.random() < 0.2 else Expr(column.type, text, text)
 

@@ -1,9 +1,9 @@
 """The query generator's own little tree, and its renderings.
 
-One tree is written out three ways: as Ladle's SQL (windows as clauses), as DuckDB's SQL and as Spark's SQL (both over
-tables of raw tuples, with every window as a predicate). Nothing here knows the engine: what a query means is said by
-these renderings and judged by DuckDB and Spark. A scalar is one generic node with a template for each dialect, so that
-only things of equal meaning can be paired.
+One tree is written out three ways: as Ladle's SQL (windows as clauses), as DuckDB's SQL and as Spark's SQL
+(both over tables of raw tuples, with every window as a predicate). Nothing here knows the engine: what a query
+means is said by these renderings and judged by DuckDB and Spark. A scalar is one generic node with a template
+for each dialect, so that only things of equal meaning can be paired.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Dialect(Enum):
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """A column: `wide` ones hold extreme values (never added up), `plain` ones only ASCII text, others up to `bound`."""
+    """A column: `wide` ones hold extremes (never added up), others numbers up to `bound`; `plain` texts are ASCII."""
 
     name: str
     type: pa.DataType
@@ -113,7 +113,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Expr:
-    """A scalar. When `exact`, numbers of it are at most `bound` and adding them up knows neither rounding nor overflow."""
+    """A scalar. When `exact`, it is at most `bound`, and adding it up knows neither rounding nor overflow."""
 
     type: pa.DataType
     spark: str
@@ -213,7 +213,7 @@ def columns_of(query: Query) -> tuple[ColumnSpec, ...]:
             return columns_of(query.body)
         case SetOperation():
             pairs = zip(columns_of(query.left), columns_of(query.right), strict=True)
-            return tuple(replace(l, wide=l.wide or r.wide, bound=max(l.bound, r.bound)) for l, r in pairs)
+            return tuple(replace(a, wide=a.wide or b.wide, bound=max(a.bound, b.bound)) for a, b in pairs)
         case Select(source=source, outputs=()):
             return source_columns(source)
         case Select(outputs=outputs):

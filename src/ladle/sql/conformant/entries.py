@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
+from ladle.schema import type_name
 from ladle.sql.conformant.casts import DECIMALS, MOMENTS, cast
 from ladle.sql.conformant.spark_types import (
-    BIGINT,
     BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
-    DURATION,
     FRACTIONS,
     INT,
     INTEGRALS,
@@ -117,11 +115,8 @@ Int = Param((TINYINT, SMALLINT, INT), to=INT)
 Moment = Param(MOMENTS)
 DateOrMoment = Param((DATE, *MOMENTS))
 AsDate = Param((DATE, *MOMENTS), to=DATE)
-AsMoment = Param((DATE, TIMESTAMP, TIMESTAMP_NTZ))
-Duration = Param((DURATION,))
 Any = Param(ANY_TYPES)
 DecimalParam = Param(DECIMALS)
-BigInt = Param((BIGINT,))
 Double = Param((DOUBLE,))
 
 

@@ -409,5 +409,3 @@ _RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
     exp.Filter: _filter,
     exp.Window: _window,
 }
-
-__all__ = ["condition", "expression", "filtered", "normalized"]

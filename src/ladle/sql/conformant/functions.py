@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from ladle.sql.conformant.casts import DECIMALS, cast, raising, rounded_quotient, scaled, unscaled
+from ladle.sql.conformant.casts import cast, raising, rounded_quotient, scaled, unscaled
 from ladle.sql.conformant.entries import (
-    ANY_TYPES,
     Any,
     Arguments,
     Boolean,
@@ -34,7 +33,6 @@ from ladle.sql.conformant.spark_types import (
     BOOLEAN,
     DOUBLE,
     DURATION,
-    FLOAT,
     FRACTIONS,
     INTEGRALS,
     PRECISION_MAX,
@@ -75,10 +73,6 @@ def compared(arguments: Arguments) -> Arguments:
 
 def _as_decimals(arguments: Arguments) -> Arguments:
     return [cast(a, decimal_of(a)) for a in arguments]
-
-
-def _decimal_pair(arguments: Arguments) -> bool:
-    return any(is_decimal(a.type) for a in arguments)
 
 
 def _wide(value: Typed) -> str:
@@ -161,8 +155,6 @@ def _bare_remainder(a: Typed, b: Typed) -> str:
         return f"(CASE WHEN {b.sql} = -1 THEN {a.sql} - {a.sql} ELSE {a.sql} % {b.sql} END)"
     return f"({a.sql} % {b.sql})"
 
-
-_fractional = Param((*FRACTIONS, *DECIMALS, *INTEGRALS))
 
 OPERATORS: tuple[Entry, ...] = (
     *_arithmetic("+"),
@@ -250,5 +242,3 @@ def _by_name() -> Mapping[str, tuple[Entry, ...]]:
 
 
 BY_NAME: Mapping[str, tuple[Entry, ...]] = _by_name()
-
-__all__ = ["ANY_TYPES", "BY_NAME", "FLOAT", "LIST", "compared", "widened"]

@@ -1,6 +1,6 @@
 """Where DuckDB's upper and lower differ from Spark's (ICU's full mappings), character by character.
 
-Found by comparing both engines over all of Unicode, and proven by `tests/conformance/test_strings.py`. Spark maps some
+Found by comparing both engines over all of Unicode, and proven by `tests/conformance/test_dense.py`. Spark maps some
 characters to several, knows newer scripts, and writes a capital sigma that ends a word as a final one.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ladle.sql.conformant.casts import cast, raising, truncated
+from ladle.sql.conformant.casts import cast, raising
 from ladle.sql.conformant.entries import (
     Arguments,
     AsDouble,
@@ -66,7 +66,8 @@ def _round_fraction(arguments: Arguments, type_: pa.DataType) -> str:
     digits = _constant(arguments[1], 0, 15) if len(arguments) > 1 else 0
     value, to = arguments[0].sql, duckdb_type(type_)
     rounded = f"CAST(CAST(CAST(CAST({value} AS VARCHAR) AS DECIMAL(38,{digits})) AS VARCHAR) AS {to})"
-    return f"(CASE WHEN abs({value}) < 1e15 THEN {rounded} ELSE {value} END)"
+    # From 2^53 on every double is whole.
+    return f"(CASE WHEN abs({value}) < 9007199254740992 THEN {rounded} ELSE {value} END)"
 
 
 def _whole_decimal(arguments: Arguments) -> pa.DataType:
@@ -81,7 +82,7 @@ def _whole(function: str) -> tuple[Entry, ...]:
             function,
             (AsDouble,),
             BIGINT,
-            lambda a, t: truncated(f"{function}({a[0].sql})", DOUBLE, BIGINT),
+            f"(CASE WHEN isnan({{0}}) THEN 0 ELSE CAST({function}({{0}}) AS BIGINT) END)",
             f"{function}({{0}})",
             may_raise=True,
         ),

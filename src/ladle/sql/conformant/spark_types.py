@@ -102,14 +102,6 @@ def is_moment(type_: pa.DataType) -> bool:
     return type_ in (TIMESTAMP, TIMESTAMP_NTZ)
 
 
-def is_atomic(type_: pa.DataType) -> bool:
-    return type_ in _DUCKDB or is_decimal(type_)
-
-
-def bounded(precision: int, scale: int) -> pa.DataType:
-    return pa.decimal128(min(precision, PRECISION_MAX), min(scale, PRECISION_MAX))
-
-
 def adjusted(precision: int, scale: int) -> pa.DataType:
     """`DecimalType.adjustPrecisionScale`: beyond 38 digits the scale gives way, down to 6."""
     if precision <= PRECISION_MAX:

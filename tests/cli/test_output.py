@@ -1,0 +1,58 @@
+"""Answers for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from ladle.answer import Answer
+from ladle.cli.output import write_answer
+
+
+def written(table: pa.Table, form: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    write_answer(Answer(table, 1, datetime.now(UTC)), form=form, rows_max=10)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_json_has_a_form_for_every_type(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table(
+        {
+            "t": pa.array([0, 300_000_000_000_000_000, None], pa.timestamp("us", "UTC")),
+            "naive": pa.array([1, None, None], pa.timestamp("us")),
+            "f": [1.5, float("nan"), float("-inf")],
+            "b": [b"\x01", None, b""],
+            "nested": [{"a": [1, 2]}, None, {"a": []}],
+            "text": ['quote "', "ü", None],
+        }
+    )
+    rows = [json.loads(line) for line in written(table, "json", capsys)]
+    assert rows[0] == {
+        "t": "1970-01-01T00:00:00.000000Z",
+        "naive": "1970-01-01T00:00:00.000001",
+        "f": 1.5,
+        "b": "01",
+        "nested": {"a": [1, 2]},
+        "text": 'quote "',
+    }
+    assert rows[1]["t"].startswith("11476-08-15T")
+    assert [row["f"] for row in rows] == [1.5, "NaN", "-Infinity"]
+    assert rows[2]["text"] is None
+
+
+def test_csv_writes_nested_values_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.table({"n": [1, 2], "nested": [{"a": [1, None]}, None], "b": [b"\xff", None]})
+    assert written(table, "csv", capsys) == ['"n","nested","b"', '1,"{""a"": [1, null]}","ff"', "2,,"]
+
+
+def test_an_answer_of_many_batches_is_written_whole_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [pa.table({"n": list(range(i * 7_000, (i + 1) * 7_000))}) for i in range(5)]
+    lines = written(pa.concat_tables(parts), "json", capsys)
+    assert [json.loads(line)["n"] for line in lines] == list(range(35_000))
+
+
+def test_explain_is_text_that_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "x" * 500
+    assert written(pa.table({"plan": [line, "  y"]}), "table", capsys) == [line, "  y"]

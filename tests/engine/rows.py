@@ -1,0 +1,35 @@
+"""Rows and moments for the engine's tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ladle.answer import Answer
+
+START = datetime(2023, 11, 14, 12, tzinfo=UTC)
+TICKS = "CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at"
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def ticks(seconds: Iterable[float]) -> list[dict[str, Any]]:
+    """One tuple per second named, whose number is that second."""
+    return [{"n": int(second), "at": at(second)} for second in seconds]
+
+
+def values(answer: Answer, column: str | None = None) -> list[Any]:
+    """One column of an answer."""
+    return answer.table.column(column or answer.columns[0]).to_pylist()
+
+
+def eventually(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    """Wait for another thread or process; never for a clock."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
