@@ -94,6 +94,7 @@ def test_types_are_sparks(text: str, expected: str) -> None:
         ("SELECT r.i AS x FROM r TABLESAMPLE (10 ROWS)", "SAMPLE"),
         ("WITH RECURSIVE t AS (SELECT 1 AS x) SELECT t.x AS x FROM t", "recursive"),
         ("SELECT a.i AS x FROM r AS a JOIN r AS b ON 1 / a.i = b.i", "may raise"),
+        ("SELECT (a.i + 1) IS NULL AS x FROM r AS a", "IS NULL over an expression that may raise"),
         ("SELECT t.x AS x FROM nowhere AS t", "relation nowhere is not given"),
     ],
 )

@@ -223,7 +223,7 @@ def canonical_factor(node: exp.Expression) -> exp.Expression:
     return result
 
 
-_ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Cast, exp.Null, exp.Boolean)
+_ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Paren, exp.Cast, exp.Null, exp.Boolean, exp.Is)
 
 
 def _comes_after(left: exp.Expression, right: exp.Expression) -> bool:

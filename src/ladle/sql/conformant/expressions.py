@@ -198,7 +198,7 @@ def _distinct_from(node: exp.Expr, scope: Scope) -> Typed:
 def _is(node: exp.Is, scope: Scope) -> Typed:
     value = expression(node.this, scope)
     if isinstance(node.expression, exp.Null):
-        return Typed(f"({value.sql} IS NULL)", BOOLEAN, value.may_raise)
+        return call(BY_NAME["isnull"], "IS NULL", [value])
     if isinstance(node.expression, exp.Boolean) and value.type == BOOLEAN:
         return replace(value, sql=f"({value.sql} IS {'TRUE' if node.expression.this else 'FALSE'})", constant=None)
     raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
