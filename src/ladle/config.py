@@ -19,6 +19,8 @@ class Settings:
     """Neighbouring small files of one level that are merged into one."""
     cache_bytes_max: int = 1 << 30
     """Decoded segments that the serving process keeps."""
+    kept_bytes_max: int = 1 << 29
+    """Rows that complete queries keep in memory; beyond it those asked least recently are swapped out."""
     residual_rows_max: int = 4_000_000
     """A residual over more input rows than this runs on Spark instead of DuckDB."""
     residual_memory_bytes_max: int = 4 << 30

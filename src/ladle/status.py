@@ -51,6 +51,8 @@ class QueryStatus:
     """In this process."""
     error: str | None = None
     """Why some segments stay uncovered, when they do."""
+    kept_bytes: int = 0
+    """Memory that a complete query's rows take here; 0 while it is swapped out."""
 
     @property
     def coverage(self) -> float:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ladle.clock import ManualClock, to_us
@@ -146,6 +146,7 @@ def test_rows_count_tuples_in_arrival_order_over_segments(ask: Ask) -> None:
         db.maintain()
 
 
+@settings(max_examples=40)
 @given(
     batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), min_size=1, max_size=6),
     rows=st.integers(1, 12),
@@ -156,8 +157,8 @@ def test_rows_are_the_last_arrivals_up_to_now(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], rows: int, now: int | None, retain: int | None
 ) -> None:
     """Against a list of what arrived."""
-    settings = {**QUIET, "segment_rows_max": 3}
-    with connect_inline(tmp_path_factory.mktemp("w") / "w", clock=ManualClock(), settings=settings) as db:
+    small = {**QUIET, "segment_rows_max": 3}
+    with connect_inline(tmp_path_factory.mktemp("w") / "w", clock=ManualClock(), settings=small) as db:
         db.sql(TICKS)
         for batch in batches:
             db.push("ticks", ticks(batch), wait=True)

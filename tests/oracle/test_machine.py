@@ -154,7 +154,7 @@ class WarehouseMachine(RuleBasedStateMachine):
     def answers_are_the_oracles(self) -> None:
         if self.driver is not None:
             TALLY.steps += 1
-            self.driver.check(limit=3)
+            self.driver.check(limit=2)
 
     def teardown(self) -> None:
         if self.driver is not None:
@@ -186,7 +186,7 @@ def test_answers_are_the_oracles() -> None:
     # a failure is printed as found: to shrink it takes minutes, and the soak does
     run_machine(45, 50, derandomize=True, phases=(Phase.generate,))
     assert TALLY.steps >= 2_000
-    assert TALLY.checked >= 2 * TALLY.steps
+    assert TALLY.checked >= 1.5 * TALLY.steps
     assert TALLY.filled > TALLY.checked / 3, f"only {TALLY.filled} of {TALLY.checked} answers had rows"
     assert TALLY.unanswered < TALLY.checked / 10, f"{TALLY.unanswered} answers needed Spark, {TALLY.checked} did not"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 
 from ladle.catalog import QueryState, StreamState
@@ -60,6 +61,18 @@ class Background:
                 self._kept[query.id] = Kept(query.plan)
             return self._kept[query.id]
 
+    def asked(self, query: QueryState) -> Kept | None:
+        """The same, for an invocation: a query that is asked for is the last to be swapped out."""
+        kept = self.kept(query)
+        if kept is not None:
+            kept.asked_at = time.monotonic()
+        return kept
+
+    def kept_bytes(self, query: QueryState) -> int:
+        with self._lock:
+            kept = self._kept.get(query.id)
+        return 0 if kept is None else kept.bytes
+
     def rows_per_second(self, stream: StreamState) -> float:
         """Over the last few beats of housekeeping."""
         samples = list(self._rates.get(stream.id, ()))
@@ -98,9 +111,13 @@ class Background:
         with self._lock:
             standing = {query.id for query in queries}
             self._kept = {query: kept for query, kept in self._kept.items() if query in standing}
-        for query in queries:
-            kept = self.kept(query)
-            if kept is None or kept.too_slow or self._stopping.is_set():
+        complete = [(kept, query) for query in queries if (kept := self.kept(query)) is not None]
+        left = self._store.settings.kept_bytes_max
+        for kept, query in sorted(complete, key=lambda pair: pair[0].asked_at, reverse=True):
+            if kept.too_slow or self._stopping.is_set():
+                continue
+            if left <= 0:
+                kept.swap_out()
                 continue
             try:
                 self._invoker.answer(query.plan, kept=kept)
@@ -111,3 +128,4 @@ class Background:
             except LadleError as error:
                 # The one who invokes it is told.
                 _log.debug("complete query %s: %s", query.name, error)
+            left -= kept.bytes

@@ -23,10 +23,25 @@ class Kept:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
+        self.asked_at = 0.0
+        """When somebody last invoked it, on the monotonic clock."""
         self.too_slow = False
         """It did not end in time when it was brought up to date."""
         self._rows: list[dict[tuple[str, int], pa.Table]] = [{} for _ in plan.scans]
         self._answer: tuple[tuple[StreamState | None, ...], list[Extent], int, pa.Table] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is kept, as memory."""
+        with self._lock:
+            answer = 0 if self._answer is None else self._answer[3].nbytes
+            return answer + sum(table.nbytes for rows in self._rows for table in rows.values())
+
+    def swap_out(self) -> None:
+        """Let everything go; the next invocation gathers it again."""
+        with self._lock:
+            self._rows = [{} for _ in self._plan.scans]
+            self._answer = None
 
     def answer(self, catalog: Catalog, extents: list[Extent], now_us: int) -> pa.Table | None:
         """The last answer, if neither data nor windows have moved since."""

@@ -314,7 +314,7 @@ class Database:
         state = self._query_state(name)
         with self._lock:
             self._invocations[state.name] += 1
-        return self._invoker.answer(state.plan, now=now, kept=self._background.kept(state) if now is None else None)
+        return self._invoker.answer(state.plan, now=now, kept=self._background.asked(state) if now is None else None)
 
     def explain(self, text: str) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT."""

@@ -80,7 +80,9 @@ class Ingest:
 
     def drain(self, stream: StreamState, upto: int | None = None) -> int | None:
         """Take in what was pushed, up to a push at least; the epoch that one is in."""
-        lane = self.lane(stream)
+        return self._drain(self.lane(stream), stream, upto)
+
+    def _drain(self, lane: Lane, stream: StreamState, upto: int | None) -> int | None:
         with lane.lock:
             while True:
                 current = self._store.catalog.streams.get(stream.name.lower())
@@ -309,7 +311,7 @@ class Ingest:
             if self._stopping.is_set():
                 return
             try:
-                self.drain(stream)
+                self._drain(lane, stream, None)
                 lane.error, pause = None, 0.5
                 if _current(self._store.catalog, stream.name, stream.id) is None:
                     return

@@ -7,7 +7,6 @@ others with the same tuples, or removes what nobody can see.
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 import uuid
@@ -157,16 +156,16 @@ class Maintenance:
             self._doomed = [entry for entry in self._doomed if entry[0] > now]
             for _, seq, path in due:
                 self._store.bury(seq, path)
-        self._store.dig()
         if thorough or now - self._looked >= _LOOK_SECONDS:
             self._looked = now
             if "delta" not in self.errors:
-                self._remove_orphans()
+                self._bury_orphans()
             self._remove_results()
         elif self._queries_looked is not self._store.catalog.queries:
             self._remove_results()
+        self._store.dig()
 
-    def _remove_orphans(self) -> None:
+    def _bury_orphans(self) -> None:
         """Files of attempts that were never committed, and directories of dropped streams."""
         # The order counts: a file that is listed and whose epoch is not in flight afterwards is in the catalog that is
         # read last, or was given up. A stream's directory is made after the stream.
@@ -176,23 +175,23 @@ class Maintenance:
         directories = [*_numbered(warehouse.streams), *_numbered(warehouse.derived / "results")]
         busy = self._ingest.in_flight
         catalog = self._store.catalog
-        if self._store.is_read(catalog.seq):
-            return
         known = {file.name for stream in _all_streams(catalog) for file in stream.files}
-        known |= {path.name for _, _, path in self._doomed} | self._store.buried
+        spared = {path for _, _, path in self._doomed} | self._store.buried
         for path in listed:
             if is_abandoned(path.name) and _age_seconds(path) > _ABANDONED_SECONDS:
                 path.unlink(missing_ok=True)
-            if path.suffix != ".parquet" or path.name in known or path.name.partition("-")[0] in busy:
+            if path.suffix != ".parquet" or path.name.partition("-")[0] in busy:
                 continue
-            if _age_seconds(path) >= self._store.settings.grace_seconds:
-                _log.info("removing %s, which was never committed", path.name)
-                path.unlink(missing_ok=True)
+            if path.name in known or path in spared or _age_seconds(path) < self._store.settings.grace_seconds:
+                continue
+            # Never committed, or replaced before a restart; in that case a reader may still be at it.
+            _log.info("removing %s, which belongs to nothing", path.name)
+            self._store.bury(catalog.seq, path)
         ids = {stream.id for stream in catalog.streams.values()}
         for directory in directories:
-            if int(directory.name) not in ids:
+            if int(directory.name) not in ids and directory not in spared:
                 _log.info("removing the files of dropped stream %s", directory.name)
-                shutil.rmtree(directory, ignore_errors=True)
+                self._store.bury(catalog.seq, directory)
         for kept in (self._followers, self._followed):
             for stream_id in [stream_id for stream_id in kept if stream_id not in ids]:
                 del kept[stream_id]

@@ -64,6 +64,7 @@ class Report:
             sum(total for _, total in counts),
             invocations,
             self.problem(query),
+            self._background.kept_bytes(query),
         )
 
 

@@ -7,6 +7,7 @@ no snapshot that shows it is read any more, here (pins) or in another process (l
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -158,14 +159,9 @@ class Store:
             self._coverage = {i: coverage for i, coverage in self._coverage.items() if i in stream_ids}
 
     def bury(self, seq: int, path: Path) -> None:
-        """Delete a file when nobody reads a snapshot before `seq`."""
+        """Delete a file or directory when nobody reads a snapshot before `seq`."""
         with self._lock:
             self._graveyard.append((seq, path))
-
-    def is_read(self, seq: int) -> bool:
-        """Whether some reader may still use a snapshot older than `seq`."""
-        held = self._oldest_read()
-        return held is not None and held < seq
 
     def _oldest_read(self) -> int | None:
         """The oldest snapshot that is read, here or in another process."""
@@ -185,14 +181,18 @@ class Store:
             self._graveyard.extend(kept)
         gone = [path for seq, path in waiting if held is None or held >= seq]
         for path in gone:
-            self.cache.drop(path.name)
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                self.cache.drop(path.name)
+                path.unlink(missing_ok=True)
         return len(gone)
 
     @property
-    def buried(self) -> set[str]:
+    def buried(self) -> set[Path]:
+        """What waits to be deleted."""
         with self._lock:
-            return {path.name for _, path in self._graveyard}
+            return {path for _, path in self._graveyard}
 
     def close(self) -> None:
         with self._commit_lock:

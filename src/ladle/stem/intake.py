@@ -122,10 +122,10 @@ class Intake:
         for row in _rows(pc.or_(pc.less(times, FIRST_US), pc.greater(times, LAST_US))):
             reasons.setdefault(row, f"{name}: not in the years 1 to 9999")
         floor_us, ceiling_us = self._bounds.floor_us, self._bounds.ceiling_us
-        if ceiling_us is not None:
+        if ceiling_us is not None and ceiling_us < LAST_US:
             for row in _rows(pc.greater(times, ceiling_us)):
                 reasons.setdefault(row, f"{name}: later than {to_datetime(ceiling_us)} (the clock plus MAX AHEAD)")
-        if floor_us is not None:
+        if floor_us is not None and floor_us >= FIRST_US:
             for row in _rows(pc.less_equal(times, floor_us)):
                 reasons.setdefault(row, f"{name}: older than the stream's retention, {to_datetime(floor_us)}")
 

@@ -1,0 +1,295 @@
+"""Pushes: what may be pushed, what is refused whole, what is sorted out row by row, order, and waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from ladle.engine import Database
+from ladle.errors import Closed, LadleError, PipelineError, TypeMismatch, UnknownName
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
+
+
+def quarantine(db: Database, stream: str = "ticks") -> list[tuple[str, str]]:
+    rows = db.sql(f"SELECT reason, row FROM {stream}.quarantine").to_pylist()
+    return [(str(row["reason"]), str(row["row"])) for row in rows]
+
+
+def inbox(db: Database) -> list[Path]:
+    return sorted((db.path / "streams").glob("*/inbox/*"))
+
+
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes pushes in unless told."""
+    monkeypatch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ticks([1, 2]),
+        iter(ticks([1, 2])),
+        tuple(ticks([1, 2])),
+        (row for row in ticks([1, 2])),
+        pa.Table.from_pylist(ticks([1, 2])),
+        pa.Table.from_pylist(ticks([1, 2])).to_batches()[0],
+        pa.Table.from_pylist(ticks([1, 2])).to_reader(),
+        pd.DataFrame(ticks([1, 2])),
+        pd.DataFrame(ticks([1, 2]))[["at", "n"]].iloc[::1],
+        pd.DataFrame(ticks([0, 1, 2])).iloc[1:],
+        pd.DataFrame({"n": [1.0, 2.0], "at": ["2023-11-14 12:00:01", "2023-11-14T12:00:02Z"]}),
+        [{"N": "1", "AT": "2023-11-14T12:00:01+00:00"}, {"n": np.int64(2), "at": np.datetime64("2023-11-14T12:00:02")}],
+        pa.table({"n": pa.array(["1", "2"]).dictionary_encode(), "at": pa.array([at(1), at(2)], pa.timestamp("ns"))}),
+    ],
+    ids=range(13),
+)
+def test_what_rows_may_be(db: Database, rows: Any) -> None:
+    db.sql(TICKS)
+    assert db.push("ticks", rows, wait=True) == 1
+    assert db.sql("SELECT * FROM ticks").to_pylist() == ticks([1, 2])
+    assert quarantine(db) == []
+
+
+def test_one_row_alone(db: Database) -> None:
+    db.sql(TICKS)
+    db.push("ticks", {"n": 1, "at": at(1)}, wait=True)
+    db.push("ticks", {"at": at(2)}, wait=True)
+    assert values(db.sql("SELECT n FROM ticks")) == [1, None]
+
+
+@pytest.mark.parametrize("rows", [[], iter(()), pa.table({"n": pa.array([], pa.int32()), "at": pa.array([], pa.timestamp("us", "UTC"))})])
+def test_nothing_is_no_epoch(db: Database, rows: Any) -> None:
+    db.sql(TICKS)
+    assert db.push("ticks", rows, wait=True) == 0
+    assert db.push("ticks", []) is None
+    assert inbox(db) == []
+    assert db.catalog.epoch == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (pa.table({"n": [1], "at": [at(1)], "more": [1]}), "more"),
+        (pa.table({"n": [1]}), "lack at"),
+        (pa.table({"n": [[1]], "at": [at(1)]}), "n"),
+        (pa.table({"n": [True], "at": [at(1)]}), "n"),
+        (pa.table({"n": [1], "at": [1]}), "at"),
+        (pa.table({"n": [1], "at": [at(1)], "_ts": [at(1)]}), "_ts"),
+        (pd.DataFrame({"x": [1]}), "x"),
+        ([1, 2], "not a dictionary"),
+        (["a"], "not a dictionary"),
+        ("text", "str"),
+        (b"bytes", "bytes"),
+        (7, "int"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_cannot_fit_is_refused_whole(db: Database, rows: Any, error: str) -> None:
+    db.sql(TICKS)
+    with pytest.raises(TypeMismatch, match=error):
+        db.push("ticks", rows, wait=True)
+    assert inbox(db) == []
+    assert db.catalog.epoch == 0
+
+
+def test_arrival_time_is_not_for_pushers_to_say(db: Database) -> None:
+    db.sql("CREATE STREAM s (n INT)")
+    for name in ("_ts", "_TS"):
+        with pytest.raises(TypeMismatch, match=name):
+            db.push("s", pa.table({"n": [1], name: [at(1)]}))
+    db.push("s", [{"n": 1, "_ts": at(1)}], wait=True)
+    assert quarantine(db, "s")[0][0].startswith("unknown column '_ts'")
+
+
+def test_rows_that_do_not_fit_are_sorted_out(db: Database) -> None:
+    db.sql(TICKS)
+    db.push(
+        "ticks",
+        [
+            {"n": 1, "at": at(1)},
+            {"n": "x", "at": at(2)},
+            {"n": 3, "at": None},
+            {"n": 4},
+            {"n": 5, "at": "yesterday"},
+            {"n": 1 << 40, "at": at(6)},
+            {"n": 1.5, "at": at(7)},
+            {"n": 8, "at": at(8), "colour": "red"},
+            {"n": object(), "at": at(9)},
+            {"n": "10", "at": str(at(10))},
+        ],
+        wait=True,
+    )
+    assert values(db.sql("SELECT n FROM ticks")) == [1, 10]
+    found = quarantine(db)
+    assert len(found) == 8
+    reasons = [reason for reason, _ in found]
+    assert "'x' is not a INT" in reasons[0]
+    assert reasons[1] == reasons[2] == "at: the timestamp is NULL"
+    assert "yesterday" in reasons[3]
+    assert "unknown column 'colour'; columns: n, at" in reasons[6]
+    assert '"colour": "red"' in found[6][1]
+    assert db.status().streams[0].quarantined == 8
+
+
+def test_a_batch_of_nothing_but_misfits_is_an_epoch(db: Database) -> None:
+    db.sql(TICKS)
+    assert db.push("ticks", [{"n": 1}], wait=True) == 1
+    assert db.push("ticks", ticks([2]), wait=True) == 2
+    assert len(quarantine(db)) == 1
+
+
+@pytest.mark.parametrize("us", [(1 << 63) - 1, -(1 << 63), -(1 << 62), 1 << 60, -62_135_596_800_000_001])
+@pytest.mark.parametrize("ahead", ["", " MAX AHEAD INTERVAL 3000000 DAYS"])
+def test_times_that_no_calendar_has(db: Database, us: int, ahead: str) -> None:
+    """One such row must neither stop the stream nor become its clock."""
+    db.sql(f"CREATE STREAM s (n INT, at TIMESTAMP, other TIMESTAMP) TIMESTAMP BY at{ahead}")
+    moments = pa.array([us, 0], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    db.push("s", pa.table({"n": [1, 2], "at": moments, "other": moments.take(pa.array([1, 0]))}), wait=True)
+    assert values(db.sql("SELECT n FROM s")) == [2]
+    assert db.sql("SELECT n FROM s").now == datetime(1970, 1, 1, tzinfo=UTC)
+    assert len(quarantine(db, "s")) == 1
+    assert str(us) in quarantine(db, "s")[0][1]
+    assert db.status().streams[0].rows == 1
+
+
+def test_a_push_beyond_the_inbox_leaves_nothing(open_db: Open, asleep: None) -> None:
+    db = open_db(push_bytes_max=3_000)
+    db.sql(TICKS)
+    db.push("ticks", ticks([1]))
+    before = inbox(db)
+    with pytest.raises(LadleError, match="does not fit") as raised:
+        db.push("ticks", ticks(range(10_000)))
+    assert raised.value.hint is not None
+    assert "push_bytes_max" in raised.value.hint
+    assert inbox(db) == before
+    db.push("ticks", ticks([2]), wait=True)
+    assert values(db.sql("SELECT n FROM ticks")) == [1, 2]
+    assert inbox(db) == []
+
+
+def test_pushes_keep_their_order_and_wait_for_a_reopen(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    with monkeypatch.context() as patch:
+        patch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+        for second in range(20):
+            assert db.push("ticks", ticks([second])) is None
+        assert db.status().streams[0].pending == 20
+        assert values(db.sql("SELECT n FROM ticks")) == []
+        db.close()
+    reader = open_db(read_only=True)
+    assert reader.status().streams[0].pending == 20
+    db = open_db()
+    eventually(lambda: db.status().streams[0].pending == 0, "pushes that waited were not taken in")
+    assert values(db.sql("SELECT n FROM ticks")) == list(range(20))
+    assert db.catalog.epoch == 1, "what waits together is taken in together"
+    assert values(reader.sql("SELECT n FROM ticks")) == list(range(20))
+
+
+def test_waiting_takes_in_what_came_before(open_db: Open, asleep: None) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    for second in range(5):
+        db.push("ticks", ticks([second]))
+    assert db.push("ticks", ticks([5]), wait=True) == 1
+    assert values(db.sql("SELECT n FROM ticks")) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_failed_epoch_loses_nothing_and_says_so(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    trouble: Iterator[Exception] = iter([PipelineError("the cluster is away"), RuntimeError("a bug"), OSError(5, "I/O")])
+    run = db._pipeline.run_pushed
+
+    def fail_three_times(*args: Any) -> Any:
+        error = next(trouble, None)
+        if error is not None:
+            raise error
+        return run(*args)
+
+    monkeypatch.setattr(db._pipeline, "run_pushed", fail_three_times)
+    with pytest.raises(PipelineError, match="away") as raised:
+        db.push("ticks", ticks([1]), wait=True)
+    assert raised.value.hint is not None
+    assert "safe in the inbox" in raised.value.hint
+    # The worker meets the other two, whatever kind they are, and goes on.
+    eventually(lambda: db.status().streams[0].error is not None, "the error is not shown")
+    eventually(lambda: values(db.sql("SELECT n FROM ticks")) == [1], "the push was not taken in")
+    eventually(lambda: db.status().streams[0].error is None, "the error stays")
+    db.push("ticks", ticks([2]), wait=True)
+    assert values(db.sql("SELECT n FROM ticks")) == [1, 2]
+
+
+def test_a_broken_push_stops_its_stream_alone(open_db: Open, asleep: None) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.sql("CREATE STREAM other (n INT)")
+    db.push("ticks", ticks([1]))
+    (path,) = inbox(db)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(LadleError, match="broken"):
+        db.push("ticks", ticks([2]), wait=True)
+    db.push("other", [{"n": 1}], wait=True)
+    path.write_bytes(whole)
+    db.push("ticks", ticks([3]), wait=True)
+    assert values(db.sql("SELECT n FROM ticks")) == [1, 2, 3]
+
+
+def test_the_quarantine_cannot_be_pushed_to(db: Database) -> None:
+    db.sql(TICKS)
+    with pytest.raises(LadleError, match="filled by Ladle alone"):
+        db.push("ticks.quarantine", [{"reason": "x"}])
+    with pytest.raises(UnknownName, match="Streams: ticks"):
+        db.push("nothing", [{"n": 1}])
+    with pytest.raises(UnknownName):
+        db.push("ticks.nothing", [{"n": 1}])
+
+
+def test_a_closed_database_takes_nothing(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.close()
+    db.close()
+    for act in (
+        lambda: db.push("ticks", ticks([1])),
+        lambda: db.sql("SELECT n FROM ticks"),
+        lambda: db.sql("CREATE STREAM s (a INT)"),
+        lambda: db.create_stream("s", db.streams()[0].schema),
+        lambda: db.drop_stream("ticks"),
+        lambda: db.set_retain("ticks", None),
+        lambda: db.register("SELECT 1", name="q"),
+        lambda: db.unregister("q"),
+        db.queries,
+        db.status,
+        db.maintain,
+        db.backfill,
+    ):
+        with pytest.raises(Closed, match="closed"):
+            act()
+
+
+def test_large_rows_in_many_segments(open_db: Open) -> None:
+    db = open_db(segment_rows_max=1_000)
+    db.sql("CREATE STREAM s (n INT, word STRING, at TIMESTAMP) TIMESTAMP BY at")
+    db.register("SELECT n FROM s WHERE word LIKE '%7'", name="q")
+    table = pa.table(
+        {
+            "n": list(range(5_500)),
+            "word": [f"w{n}" for n in range(5_500)],
+            "at": pa.array(range(5_500), pa.int64()).cast(pa.timestamp("us", "UTC")),
+        }
+    )
+    db.push("s", table, wait=True)
+    (file,) = db.catalog.streams["s"].files
+    assert [segment.rows for segment in file.segments] == [1_000] * 5 + [500]
+    assert values(db.invoke("q")) == list(range(7, 5_500, 10))
