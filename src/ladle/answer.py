@@ -62,4 +62,5 @@ class Answer:
         if self.message is not None and self.table.num_columns == 0:
             return self.message
         rows = f"{len(self)} row{'' if len(self) == 1 else 's'}"
-        return f"{table_text(self.table)}\n{rows}, epoch {self.epoch}, now {self.now:%Y-%m-%d %H:%M:%S} UTC"
+        when = f"epoch {self.epoch}, now {self.now:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{table_text(self.table, footer=False)}\n{rows}, {when}"

@@ -112,6 +112,15 @@ class ReadOnly(WarehouseError):
 class Closed(LadleError):
     code = "closed"
 
+    def __init__(
+        self,
+        message: str = "The database is closed.",
+        *,
+        hint: str | None = "open it again with ladle.connect(...)",
+        position: Position | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, position=position)
+
 
 class PipelineError(LadleError):
     """Spark could not start, or a job failed for a reason that is not the query's."""
@@ -125,8 +134,9 @@ def unknown(kind: str, name: str, known: Iterable[str], *, position: Position | 
     listed = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "") if names else "none"
     close = get_close_matches(name.lower(), [n.lower() for n in names], n=1)
     meant = next((n for n in names if close and n.lower() == close[0]), None)
+    kinds = kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s"
     return UnknownName(
-        f"{kind.capitalize()} '{name}' not found. {kind.capitalize()}s: {listed}.",
+        f"{kind.capitalize()} '{name}' not found. {kinds.capitalize()}: {listed}.",
         hint=f"did you mean '{meant}'?" if meant else None,
         position=position,
     )

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.engine import Database
 from ladle.stem.backfill import BackfillTask
-from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.archive.segments import DataFile, Segment, read_epochs
 from ladle.catalog import Segments
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.engine.maintenance import expired_files, mergeable
-from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 
 def files_of(sizes: list[tuple[int, int]]) -> tuple[DataFile, ...]:

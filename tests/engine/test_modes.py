@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.engine.reader import Reader
-from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 MODES = ("none", "partial", "complete")
 SLIDING = "SELECT n FROM ticks WHERE n % 2 = 0 BEGIN NOW - INTERVAL 6 SECONDS END NOW"
@@ -154,7 +154,7 @@ def test_modes_agree_whatever_happens(open_db: Open, clock: ManualClock) -> None
             assert answers["none"] == answers["partial"] == answers["complete"], (second, name)
             again = db.invoke(f"{name}_complete").to_pylist()
             assert again == answers["none"], (second, name)
-    visible = [n for second in range(0, 60, 3) for n in (second, second - 2) if 57 - 20 < n]
+    visible = [n for second in range(0, 60, 3) for n in (second, second - 2) if n > 57 - 20]
     assert values(db.invoke("all_complete")) == visible
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.engine import Database
 from ladle.errors import Closed, LadleError, PipelineError, TypeMismatch, UnknownName
-from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 
 def quarantine(db: Database, stream: str = "ticks") -> list[tuple[str, str]]:

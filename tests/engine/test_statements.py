@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.engine import Database
 from ladle.errors import (
@@ -19,8 +21,6 @@ from ladle.errors import (
     TypeMismatch,
     UnknownName,
 )
-from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 
 def test_a_script_from_nothing_to_an_answer(db: Database) -> None:

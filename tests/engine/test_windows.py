@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.conftest import QUIET, Open
+from tests.engine.rows import START, TICKS, at, ticks, values
 
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
 from ladle.testing import connect_inline
-from tests.engine.conftest import QUIET, Open
-from tests.engine.rows import START, TICKS, at, ticks, values
 
 MODES = ("none", "partial", "complete")
 ROWS = "SELECT n FROM ticks [ROWS {rows}]"
@@ -69,7 +69,7 @@ def test_sliding_and_landmark_move_with_the_stream(ask: Ask) -> None:
     landmark = "SELECT n FROM ticks WHERE n <> 4 BEGIN TIMESTAMP '2023-11-14 12:00:03' END NOW"
     behind = "SELECT n FROM ticks WHERE n <> 4 BEGIN NOW - INTERVAL 4 SECONDS END NOW - INTERVAL 2 SECONDS"
     db = db_of(ask)
-    for last in range(0, 12):
+    for last in range(12):
         db.push("ticks", ticks([last]), wait=True)
         seen = [n for n in range(last + 1) if n != 4]
         assert ask(sliding) == ask(ranged) == [n for n in seen if last - 3 < n]
@@ -213,7 +213,7 @@ def test_retention_floors_every_window(ask: Ask) -> None:
     db = db_of(ask)
     db.sql("ALTER STREAM ticks SET RETAIN INTERVAL 5 SECONDS")
     everything = "SELECT n FROM ticks WHERE n >= 0"
-    for last in range(0, 14):
+    for last in range(14):
         db.push("ticks", ticks([last]), wait=True)
         expected = [n for n in range(last + 1) if n > last - 5]
         assert ask(everything) == expected

@@ -11,7 +11,7 @@ from tests.sql.names import RESERVED, Catalog
 
 from ladle.errors import SqlError
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema
-from ladle.sql import bind, is_complete, parse, parse_one, statements
+from ladle.sql import bind, is_complete, parse, parse_one, split_script
 from ladle.sql.statements import (
     AddColumn,
     CreateQuery,
@@ -158,8 +158,8 @@ def test_insert_without_columns_means_all_of_them() -> None:
 
 def test_a_script_is_split_by_its_tokens() -> None:
     script = "SELECT ';' ; -- no; statement\nCREATE STREAM a (b INT);;\n/* ; */ SELECT `x;y` FROM a"
-    assert statements(script) == ["SELECT ';'", "CREATE STREAM a (b INT)", "SELECT `x;y` FROM a"]
-    assert statements(" -- nothing\n;") == []
+    assert split_script(script) == ["SELECT ';'", "CREATE STREAM a (b INT)", "SELECT `x;y` FROM a"]
+    assert split_script(" -- nothing\n;") == []
 
 
 def test_positions_count_from_the_start_of_the_script() -> None:

@@ -54,7 +54,11 @@ class Warehouse:
     def open(path: str | Path, *, writable: bool) -> Warehouse:
         """For writing: create what is missing and take the lock. For reading: change nothing."""
         root = Path(path).expanduser().absolute()
-        if root.exists() and not root.is_dir():
+        try:
+            is_file = root.exists() and not root.is_dir()
+        except OSError as error:
+            raise storage_error(error, root, "read") from error
+        if is_file:
             raise WarehouseError(f"'{root}' is a file, not a warehouse.", hint="name a directory")
         return _open_for_writing(root) if writable else _open_for_reading(root)
 

@@ -135,9 +135,6 @@ class Demo:
             "sensors": gateway_sink(db, "sensors"),
             **{name: FileSink(self._incoming / name) for name in FILE_STREAMS},
         }
-        # PySpark's own handler of Ctrl-C would cancel running epochs; here it only ends the demo.
-        with contextlib.suppress(ValueError):  # not in the main thread: nobody's Ctrl-C comes here
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         pump = Pump(feeds, sinks)
         with self._busy("starting the streams"):
             pump.put_history(time.time_ns() // 1_000, streams=("trades", "sensors", "connections"))

@@ -146,7 +146,7 @@ class Database:
 
         answers = []
         begin = 0
-        for statement in sql.statements(text):
+        for statement in sql.split_script(text):
             begin = text.index(statement, begin)
             try:
                 answers.append(run_statement(self, statement))
@@ -415,7 +415,7 @@ class Database:
 
     def _get_pipeline(self) -> Pipeline:
         if self._closed:
-            raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+            raise Closed
         return self._pipeline
 
     def _snapshot(self) -> Catalog:
@@ -434,7 +434,7 @@ class Database:
 
     def _require_writable(self) -> None:
         if self._closed:
-            raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+            raise Closed
         if not self._store.warehouse.writable:
             raise ReadOnly("The warehouse was opened for reading.", hint="open it without read_only=True")
 

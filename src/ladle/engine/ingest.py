@@ -23,7 +23,7 @@ from ladle.archive.inbox import Inbox, list_pushed
 from ladle.catalog import INBOX, QUARANTINE, Catalog, StreamState
 from ladle.engine.store import Store
 from ladle.errors import Closed, LadleError
-from ladle.pipeline import Pipeline
+from ladle.pipeline import Failures, Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
 from ladle.stem.epoch import EpochTask, Manifest
@@ -168,7 +168,7 @@ class Ingest:
         """While a push is received the warehouse stays ours: another process would number its own alike."""
         with self._lock:
             if self._stopping.is_set():
-                raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+                raise Closed
             self._receiving += 1
         try:
             yield
@@ -297,8 +297,7 @@ class Ingest:
         for manifest in manifests:
             self.note_failures(manifest.failures)
 
-    def note_failures(self, failures: object) -> None:
-        assert isinstance(failures, dict)
+    def note_failures(self, failures: Failures) -> None:
         for block, (reason, slow) in failures.items():
             (self.suspended if slow else self.failing)[block] = reason
             _log.warning("block %d can't be evaluated: %s", block, reason)
@@ -315,6 +314,8 @@ class Ingest:
                 lane.error, pause = None, 0.5
                 if _current(self._store.catalog, stream.name, stream.id) is None:
                     return
+            except Closed:
+                return
             except Exception as error:  # whatever it is, the rows are here and the next attempt may take them in
                 lane.error = error.message if isinstance(error, LadleError) else f"{type(error).__name__}: {error}"
                 _log.warning("pushes to %s wait: %s", stream.name, lane.error)

@@ -61,7 +61,7 @@ class Store:
     def catalog(self) -> Catalog:
         """The newest snapshot."""
         if self._closed:
-            raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+            raise Closed
         return self._catalog
 
     @contextmanager

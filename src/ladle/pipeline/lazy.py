@@ -87,7 +87,7 @@ class LazyPipeline:
         """The pipeline; with a DataFrame whose session is there already, that session is taken."""
         with self._lock:
             if self._closed:
-                raise Closed("The database is closed.", hint="open it again with ladle.connect(...)")
+                raise Closed
             if self._pipeline is None:
                 _log.info("starting Spark")
                 from ladle.pipeline.session import check_session, start_session

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,7 +58,7 @@ def start_session(master: str | None) -> tuple[SparkSession, bool]:
         builder = builder.config(name, value)
     with tempfile.TemporaryFile() as noise:
         try:
-            with _stderr_to(noise):
+            with _stderr_to(noise), _own_interrupts():
                 session: SparkSession = builder.getOrCreate()
         except Exception as error:
             noise.seek(0)
@@ -90,6 +92,19 @@ def _ship_package(session: SparkSession) -> None:
         str(Path(tempfile.mkdtemp(prefix="ladle-")) / "ladle"), "zip", root_dir=root.parent, base_dir=root.name
     )
     session.sparkContext.addPyFile(archive)
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """PySpark would let Ctrl-C cancel every job, epochs of other streams among them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Text to statements to bound plans. Only here is sqlglot known; trees of it never leave this package.
 
-`parse` and `parse_one` take any statement, `bind` a SELECT; `statements` splits a script, `is_complete` is for shells.
+`parse` and `parse_one` take any statement, `bind` a SELECT; `split_script` and `is_complete` are for shells.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ladle.plan import Plan
 from ladle.sql.names import Names
 from ladle.sql.statements import Statement
 
-__all__ = ["bind", "is_complete", "parse", "parse_one", "statements"]
+__all__ = ["bind", "is_complete", "parse", "parse_one", "split_script"]
 
 
 def parse(text: str, names: Names) -> list[Statement]:
@@ -36,7 +36,7 @@ def bind(text: str, names: Names) -> Plan:
     return lower_select(only_chunk(text), names)
 
 
-def statements(text: str) -> list[str]:
+def split_script(text: str) -> list[str]:
     """The texts of a script's statements. A later one may need what an earlier one does, so run them one by one."""
     from ladle.sql import script
 

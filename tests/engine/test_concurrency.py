@@ -1,0 +1,288 @@
+"""Threads and processes at once: every answer is a prefix of the epochs, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ladle.engine import Database
+from ladle.errors import AlreadyExists, Closed, LadleError, UnknownName
+from ladle.testing import connect_inline
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, values
+
+
+class Together:
+    """Threads that all begin at once and whose errors reach the test."""
+
+    def __init__(self) -> None:
+        self._acts: list[Callable[[], None]] = []
+        self.errors: list[BaseException] = []
+
+    def add(self, act: Callable[[], None]) -> None:
+        self._acts.append(act)
+
+    def run(self) -> None:
+        barrier = threading.Barrier(len(self._acts))
+
+        def begin(act: Callable[[], None]) -> None:
+            barrier.wait()
+            try:
+                act()
+            except BaseException as error:
+                self.errors.append(error)
+
+        threads = [threading.Thread(target=begin, args=(act,)) for act in self._acts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+            assert not thread.is_alive(), "a deadlock"
+        if self.errors:
+            raise self.errors[0]
+
+
+def test_everything_at_once(open_db: Open) -> None:
+    """Pushers, askers, registrars and housekeeping; an epoch is wholly in an answer or wholly out."""
+    db = open_db(maintenance_seconds=0.01, compact_files_min=3, grace_seconds=0.0, checkpoint_entries=7)
+    db.sql(TICKS)
+    db.sql("CREATE STREAM other (n INT)")
+    modes = ("none", "partial", "complete")
+    for mode in modes:
+        db.register("SELECT n FROM ticks WHERE n % 10 < 5", name=mode, materialize=mode)
+    pushes, rows = 25, 10
+    together = Together()
+    done = threading.Event()
+    left = threading.Semaphore(0)
+
+    def push(first: int, wait: bool) -> Callable[[], None]:
+        def act() -> None:
+            for number in range(pushes):
+                start = first + number * rows
+                db.push("ticks", [{"n": start + i, "at": at(start)} for i in range(rows)], wait=wait)
+                db.push("other", [{"n": number}])
+            left.release()
+
+        return act
+
+    def ask(mode: str) -> Callable[[], None]:
+        def act() -> None:
+            epoch = 0
+            while not done.is_set():
+                answer = db.invoke(mode)
+                numbers = values(answer)
+                assert len(numbers) == len(set(numbers)), "doubled"
+                assert len(numbers) % 5 == 0, "half an epoch"
+                for begin in range(0, len(numbers), 5):
+                    first = numbers[begin]
+                    assert numbers[begin : begin + 5] == list(range(first, first + 5)), "a push was torn"
+                assert answer.epoch >= epoch, "time went back"
+                epoch = answer.epoch
+
+        return act
+
+    def register() -> None:
+        rng = random.Random(1)
+        while not done.is_set():
+            name = f"r{rng.randrange(5)}"
+            try:
+                db.register(f"SELECT n FROM ticks WHERE n < {rng.randrange(500)}", name=name, materialize="complete")
+                db.invoke(name)
+                db.unregister(name)
+            except (AlreadyExists, UnknownName):
+                pass
+
+    def finish() -> None:
+        for _ in range(3):
+            left.acquire()
+        done.set()
+
+    together.add(push(0, wait=True))
+    together.add(push(100_000, wait=True))
+    together.add(push(200_000, wait=False))
+    for mode in modes:
+        together.add(ask(mode))
+    together.add(register)
+    together.add(register)
+    together.add(finish)
+    together.run()
+    eventually(lambda: all(s.pending == 0 for s in db.status().streams), "pushes are left")
+    expected = [first + n for first in (0, 100_000, 200_000) for n in range(pushes * rows) if n % 10 < 5]
+    for mode in modes:
+        assert sorted(values(db.invoke(mode))) == expected
+    for first in (0, 100_000, 200_000):
+        mine = [n for n in values(db.sql("SELECT n FROM ticks")) if first <= n < first + 100_000]
+        assert mine == sorted(mine), "pushes of one thread keep their order"
+    assert len(db.sql("SELECT n FROM other")) == 3 * pushes
+    assert db.status().problems == {}
+
+
+def test_readers_see_prefixes_of_both_streams(open_db: Open) -> None:
+    """A writer pushes to one stream, then to the other; no answer may show the second without the first."""
+    db = open_db(maintenance_seconds=0.01, compact_files_min=2, grace_seconds=0.0, checkpoint_entries=3)
+    for name in ("a", "b"):
+        db.sql(f"CREATE STREAM {name} (n INT)")
+    text = "SELECT 'a' AS s, count(*) AS c FROM a UNION ALL SELECT 'b' AS s, count(*) AS c FROM b"
+    db.register(text, name="both", materialize="complete")
+    reader = open_db(read_only=True)
+    together = Together()
+    done = threading.Event()
+
+    def push() -> None:
+        for number in range(40):
+            db.push("a", [{"n": number}], wait=True)
+            db.push("b", [{"n": number}], wait=True)
+        done.set()
+
+    def look(where: Database) -> Callable[[], None]:
+        def act() -> None:
+            while not done.is_set():
+                counts = {str(row["s"]): int(str(row["c"])) for row in where.invoke("both").to_pylist()}
+                assert counts["b"] <= counts["a"] <= counts["b"] + 1
+
+        return act
+
+    together.add(push)
+    together.add(look(db))
+    together.add(look(reader))
+    together.add(look(reader))
+    together.run()
+    assert values(reader.invoke("both"), "c") == [40, 40]
+
+
+def test_an_acknowledged_push_survives_a_close_at_that_moment(tmp_path: Path) -> None:
+    """Whatever the moment: a push that returned is there, one that raised is not, and the next owner numbers anew."""
+    path = tmp_path / "warehouse"
+    acknowledged: list[int] = []
+    with connect_inline(path) as db:
+        db.sql(TICKS)
+    for round_ in range(12):
+        db = connect_inline(path, settings={"maintenance_seconds": 0.01})
+        together = Together()
+
+        def push(db: Database = db, round_: int = round_) -> None:
+            for number in range(1_000):
+                n = round_ * 1_000 + number
+                try:
+                    db.push("ticks", [{"n": n, "at": at(n)}])
+                except Closed:
+                    return
+                acknowledged.append(n)
+
+        together.add(push)
+        together.add(lambda db=db, round_=round_: (threading.Event().wait(round_ / 200), db.close())[1])
+        together.run()
+    with connect_inline(path) as db:
+        eventually(lambda: db.status().streams[0].pending == 0, "pushes are left")
+        assert sorted(values(db.sql("SELECT n FROM ticks"))) == sorted(acknowledged)
+
+
+def test_closing_waits_for_a_push_in_the_middle(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the bytes of a push are on their way no other process may own the inbox and number its pushes alike."""
+    db = open_db()
+    db.sql(TICKS)
+    lane = db._ingest.lane(db.catalog.streams["ticks"])
+    put, closing = lane.inbox.put, threading.Event()
+    numbers: list[int] = []
+    owned: list[bool] = []
+
+    def slow(table: object) -> int:
+        closer = threading.Thread(target=db.close)
+        closer.start()
+        closing.wait(0.2)
+        owned.append(db._store.warehouse.writable)
+        numbers.append(put(table))
+        return numbers[0]
+
+    monkeypatch.setattr(lane.inbox, "put", slow)
+    db.push("ticks", [{"n": 1, "at": at(1)}])
+    assert owned == [True]
+    eventually(lambda: not db._store.warehouse.writable, "it does not close")
+    again = open_db()
+    again.push("ticks", [{"n": 2, "at": at(2)}], wait=True)
+    eventually(lambda: again.status().streams[0].pending == 0, "a push is left")
+    assert values(again.sql("SELECT n FROM ticks")) == [1, 2]
+
+
+def test_no_thread_is_left_behind(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    db = connect_inline(tmp_path / "warehouse")
+    for name in ("a", "b"):
+        db.sql(f"CREATE STREAM {name} (n INT)")
+        db.push(name, [{"n": 1}])
+    db.register("SELECT n FROM a WHERE n > 0", name="q", materialize="complete")
+    db.close()
+    eventually(lambda: not [t for t in set(threading.enumerate()) - before if t.is_alive()], "a thread lives on")
+
+
+def test_registering_while_the_ground_moves(open_db: Open) -> None:
+    """A query bound to a stream that was dropped and made again meanwhile is bound anew, or refused."""
+    db = open_db()
+    db.sql("CREATE STREAM s (a INT, b INT)")
+    together = Together()
+    done = threading.Event()
+
+    def move() -> None:
+        for number in range(30):
+            db.sql("DROP STREAM IF EXISTS s CASCADE")
+            db.sql("CREATE STREAM s (a INT, b INT)" if number % 2 else "CREATE STREAM s (b STRING, a INT)")
+            db.push("s", [{"a": 1}], wait=True)
+        done.set()
+
+    def register() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            try:
+                db.register("SELECT a FROM s WHERE a > 0", name=f"q{number}")
+                assert set(values(db.invoke(f"q{number}"))) <= {1}
+            except LadleError:
+                pass
+
+    together.add(move)
+    together.add(register)
+    together.add(lambda: [db.status() and db.maintain() for _ in range(30)] and None)
+    together.run()
+    for query in db.queries():
+        assert set(values(db.invoke(query.name))) <= {1}
+
+
+WRITER = """
+import sys
+from tests.engine.rows import TICKS, at
+from ladle.testing import connect_inline
+settings = {"maintenance_seconds": 0.01, "compact_files_min": 2, "grace_seconds": 0.0, "checkpoint_entries": 4}
+with connect_inline(sys.argv[1], settings=settings) as db:
+    db.sql(TICKS)
+    db.register("SELECT n FROM ticks WHERE n % 2 = 0 BEGIN NOW - INTERVAL 20 SECONDS END NOW", name="q")
+    print("ready", flush=True)
+    for n in range(150):
+        db.push("ticks", [{"n": n, "at": at(n)}], wait=True)
+"""
+
+
+def test_a_reader_beside_a_writer_that_compacts_all_the_time(tmp_path: Path) -> None:
+    path, root = tmp_path / "warehouse", Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        with connect_inline(path, read_only=True, settings={"cache_bytes_max": 0}) as reader:
+            last = -1
+            while writer.poll() is None:
+                numbers = values(reader.sql("SELECT n FROM ticks"))
+                assert numbers == list(range(len(numbers)))
+                assert len(numbers) >= last
+                last = len(numbers)
+                even = values(reader.invoke("q"))
+                assert even == list(range(even[0], even[-1] + 1, 2)) if even else True
+                assert len(even) <= 10
+            assert values(reader.sql("SELECT count(*) FROM ticks")) == [150]
+        assert writer.returncode == 0, writer.stderr.read() if writer.stderr else ""

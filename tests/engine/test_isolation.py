@@ -1,0 +1,145 @@
+"""One query can't harm another, nor an epoch: expressions that raise, that take too long, and complete queries so."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, ticks, values
+
+from ladle.engine import Database
+from ladle.errors import EvaluationError, InvocationTimeout, LadleError
+
+RAISES = "SELECT n FROM ticks WHERE 10 / n > 3"
+SLOW_FACTOR = "length(md5(repeat(word, 3000))) > 0"
+SLOW_ROWS = 60_000
+
+
+def words(first: int, rows: int = SLOW_ROWS) -> pa.Table:
+    """Rows on which SLOW_FACTOR takes seconds."""
+    moments = pa.array(range(first, first + rows), pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.table({"n": list(range(first, first + rows)), "word": ["0123456789"] * rows, "at": moments})
+
+
+@pytest.mark.parametrize("mode", ["none", "partial", "complete"])
+def test_an_expression_that_raises(db: Database, mode: str) -> None:
+    db.sql(TICKS)
+    db.register(RAISES, name="raises", materialize=mode)
+    db.register("SELECT n FROM ticks WHERE n > 1", name="fine", materialize=mode)
+    db.push("ticks", ticks([1, 2]), wait=True)
+    assert values(db.invoke("raises")) == [1, 2]
+    assert db.push("ticks", ticks([0, 3, 5]), wait=True) == 2, "the epoch goes on"
+    db.backfill()
+    assert values(db.invoke("fine")) == [2, 3, 5]
+    with pytest.raises(EvaluationError) as raised:
+        db.invoke("raises")
+    assert "zero" in raised.value.message.lower()
+    status = {query.name: query for query in db.status().queries}
+    assert status["fine"].error is None
+    if mode != "none":
+        assert status["fine"].coverage == 1.0
+        assert status["raises"].error is not None
+        assert (status["raises"].covered, status["raises"].segments) == (1, 2)
+        assert "problem" in db.explain("raises")
+        assert "uncovered" in db.explain("raises")
+    # Outside the window what raises is not looked at.
+    inside = "SELECT n FROM ticks WHERE 10 / n > 3 BEGIN TIMESTAMP '2023-11-14 12:00:00' END NOW"
+    assert values(db.sql(inside)) == [1, 2, 3]
+    db.unregister("raises")
+    db.maintain()
+    assert all(query.error is None for query in db.status().queries)
+    assert db.status().problems == {}
+
+
+def test_a_window_that_leaves_the_raising_tuple_behind(db: Database) -> None:
+    db.sql(TICKS)
+    for mode in ("none", "partial", "complete"):
+        db.register(f"{RAISES} BEGIN NOW - INTERVAL 5 SECONDS END NOW", name=mode, materialize=mode)
+    db.push("ticks", ticks([0, 1]), wait=True)
+    for mode in ("none", "partial", "complete"):
+        with pytest.raises(EvaluationError):
+            db.invoke(mode)
+    db.push("ticks", [{"n": 2, "at": at(5.5)}], wait=True)
+    for mode in ("none", "partial", "complete"):
+        assert values(db.invoke(mode)) == [1, 2], mode
+
+
+def test_a_guard_before_what_raises(db: Database) -> None:
+    db.sql(TICKS)
+    db.register("SELECT n FROM ticks WHERE n <> 0 AND 10 / n > 3", name="guarded")
+    db.push("ticks", ticks([0, 1, 2, 9]), wait=True)
+    db.backfill()
+    assert values(db.invoke("guarded")) == [1, 2]
+    assert db.status().queries[0].error is None
+
+
+def test_a_residual_that_raises(db: Database) -> None:
+    db.sql(TICKS)
+    for mode in ("none", "partial", "complete"):
+        db.register("SELECT 10 / n AS x FROM ticks", name=mode, materialize=mode)
+    db.push("ticks", ticks([0, 1]), wait=True)
+    for mode in ("none", "partial", "complete"):
+        with pytest.raises(EvaluationError):
+            db.invoke(mode)
+    db.push("ticks", ticks([2]), wait=True)
+    assert len(db.sql("SELECT n FROM ticks")) == 3
+
+
+def test_an_expression_that_does_not_end(open_db: Open) -> None:
+    db = open_db(factor_seconds_max=0.4, invoke_seconds_max=0.4)
+    db.sql("CREATE STREAM s (n INT, word STRING, at TIMESTAMP) TIMESTAMP BY at")
+    db.register(f"SELECT n FROM s WHERE {SLOW_FACTOR}", name="slow")
+    db.register("SELECT n FROM s WHERE n % 10000 = 7", name="fine")
+    db.push("s", words(0), wait=True)
+    status = {query.name: query for query in db.status().queries}
+    assert status["fine"].coverage == 1.0
+    assert status["slow"].covered == 0
+    assert status["slow"].error is not None
+    assert "longer than" in status["slow"].error
+    assert "longer than" in db.explain("slow")
+    assert values(db.invoke("fine")) == [7, 10007, 20007, 30007, 40007, 50007]
+    with pytest.raises(LadleError, match="longer than"):
+        db.invoke("slow")
+    # It is not waited for again: neither by an epoch, nor by the backfill, nor by compaction.
+    begun = time.monotonic()
+    db.push("s", words(SLOW_ROWS), wait=True)
+    db.backfill()
+    db.maintain()
+    assert time.monotonic() - begun < 3.0
+    assert len(db.invoke("fine")) == 12
+    db.unregister("slow")
+    db.maintain()
+    assert db._ingest.suspended == {}
+
+
+def test_a_complete_query_that_does_not_end(open_db: Open) -> None:
+    db = open_db(invoke_seconds_max=0.3)
+    db.sql("CREATE STREAM s (n INT, word STRING, at TIMESTAMP) TIMESTAMP BY at")
+    db.register(f"SELECT sum(CASE WHEN {SLOW_FACTOR} THEN 1 END) AS x FROM s", name="slow", materialize="complete")
+    db.register("SELECT count(*) AS c FROM s", name="fine", materialize="complete")
+    db.push("s", words(0), wait=True)
+    slow = db._background.kept(db.catalog.queries["slow"])
+    assert slow is not None
+    eventually(lambda: slow.too_slow, "the background goes on trying")
+    assert values(db.invoke("fine")) == [SLOW_ROWS]
+    with pytest.raises(InvocationTimeout):
+        db.invoke("slow")
+
+
+def test_a_thread_that_meets_a_bug_goes_on(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Housekeeping and background work serve everybody: an error nobody thought of is told and tried again."""
+    db = open_db(maintenance_seconds=0.02, compact_files_min=2)
+    db.sql(TICKS)
+    with monkeypatch.context() as patch:
+        patch.setattr("ladle.engine.maintenance.compact", lambda *_: 1 / 0)
+        patch.setattr("ladle.engine.backfill.needed_files", lambda *_: 1 / 0)
+        for second in range(3):
+            db.push("ticks", ticks([second]), wait=True)
+        eventually(lambda: "compaction" in db.status().problems, "the problem is not shown")
+        assert "zero" in db.status().problems["compaction"]
+    db.register("SELECT n FROM ticks WHERE n > 0", name="q")
+    eventually(lambda: db.status().problems == {}, "the problem stays")
+    eventually(lambda: len(db.catalog.streams["ticks"].files) < 3, "compaction does not go on")
+    eventually(lambda: db.status().queries[0].coverage == 1.0, "the backfill does not go on")
