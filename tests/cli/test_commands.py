@@ -110,9 +110,7 @@ def test_invoke_answers_now_and_for_another_time(trades: Run) -> None:
 def test_invoke_of_an_unknown_query_lists_the_known(trades: Run) -> None:
     ran = trades("invoke", "deer")
     assert ran.code == 1
-    assert ran.err.splitlines() == ["error: Query 'deer' not found. Querys: dear.", "  hint: did you mean 'dear'?"] or (
-        "dear" in ran.err
-    )
+    assert ran.err.splitlines() == ["error: Query 'deer' not found. Queries: dear.", "  hint: did you mean 'dear'?"]
 
 
 def test_invoke_refuses_what_is_not_a_time(trades: Run) -> None:
