@@ -9,6 +9,8 @@ import atexit
 import threading
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -17,21 +19,28 @@ from ladle.errors import EvaluationError, InvocationTimeout
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
 
 
+@dataclass(frozen=True)
+class _Limits:
+    memory_bytes_max: int | None
+    threads: int
+
+
 class _Connections(threading.local):
-    """One thread's databases, by the memory they may use."""
+    """One thread's databases."""
 
     def __init__(self) -> None:
-        self.by_memory = _Databases()
+        self.databases = _Databases()
 
 
 class _Databases:
     def __init__(self) -> None:
-        self.opened: dict[int | None, duckdb.DuckDBPyConnection] = {}
+        self.opened: dict[_Limits, duckdb.DuckDBPyConnection] = {}
         _living.add(self)
 
     def close(self) -> None:
         for connection in self.opened.values():
-            connection.close()
+            with suppress(duckdb.Error):  # a query may be under way in another thread
+                connection.close()
         self.opened.clear()
 
 
@@ -46,6 +55,9 @@ def _close_all() -> None:
         databases.close()
 
 
+_THREADS = 2
+
+
 class Interrupted(InvocationTimeout):
     """The time allowed was used up."""
 
@@ -57,9 +69,14 @@ def run(
     parameters: Mapping[str, object] | None = None,
     seconds_max: float | None = None,
     memory_bytes_max: int | None = None,
+    in_order: bool = False,
 ) -> pa.Table:
-    """Run one SELECT over the named tables. Raises EvaluationError with DuckDB's reason, or Interrupted."""
-    connection = _connection(memory_bytes_max)
+    """Run one SELECT over the named tables. Raises EvaluationError with DuckDB's reason, or Interrupted.
+
+    With `in_order`, rows come out in the order they went in: on one thread, because with several DuckDB answers a long
+    IN list by a join that mixes them up, whatever `preserve_insertion_order` says.
+    """
+    connection = _connection(_Limits(memory_bytes_max, 1 if in_order else _THREADS))
     cursor = connection.cursor()
     done = threading.Event()
     timed_out = threading.Event()
@@ -92,25 +109,25 @@ def run(
         cursor.close()
 
 
-def _connection(memory_bytes_max: int | None) -> duckdb.DuckDBPyConnection:
+def _connection(limits: _Limits) -> duckdb.DuckDBPyConnection:
     """One closed-in database per thread: cursors of one database would see each other's registered tables."""
-    cached = _local.by_memory.opened
-    if memory_bytes_max not in cached:
+    cached = _local.databases.opened
+    if limits not in cached:
         config: dict[str, str | bool | int | float | list[str]] = {
-            "threads": 2,
+            "threads": limits.threads,
             "enable_external_access": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,
             "preserve_insertion_order": True,
         }
-        if memory_bytes_max is not None:
-            config["memory_limit"] = f"{max(memory_bytes_max >> 20, 64)}MiB"
+        if limits.memory_bytes_max is not None:
+            config["memory_limit"] = f"{max(limits.memory_bytes_max >> 20, 64)}MiB"
         connection = duckdb.connect(":memory:", config=config)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET lock_configuration = true")
-        cached[memory_bytes_max] = connection
-    return cached[memory_bytes_max]
+        cached[limits] = connection
+    return cached[limits]
 
 
 def without_zones(table: pa.Table) -> pa.Table:

@@ -54,7 +54,9 @@ def _evaluate(table: pa.Table, factors: list[Factor], seconds_max: float | None,
         columns = table.column_names[:1]
     select = ", ".join(f"coalesce(({factor.duckdb}), false) AS f{i}" for i, factor in enumerate(factors))
     try:
-        answer = duck.run(f"SELECT {select} FROM chunk", {"chunk": table.select(columns)}, seconds_max=seconds_max)
+        answer = duck.run(
+            f"SELECT {select} FROM chunk", {"chunk": table.select(columns)}, seconds_max=seconds_max, in_order=True
+        )
     except duck.Interrupted as error:
         if len(factors) == 1:
             result.failures[factors[0].sql] = Failure(error.message, slow=True)

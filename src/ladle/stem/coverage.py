@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -110,7 +111,9 @@ class Coverage:
             results = Results(self._directory / name)
         except (OSError, pa.ArrowInvalid, KeyError) as error:
             if not isinstance(error, FileNotFoundError):
-                _log.warning("results file %s can't be read (%s); its queries are computed instead", name, error)
+                _log.warning("results file %s can't be read (%s); it is thrown away", name, error)
+                with suppress(OSError):
+                    (self._directory / name).unlink(missing_ok=True)
             with self._lock:
                 if name in self._names.get(data_file, ()):
                     self._names[data_file].remove(name)
