@@ -338,8 +338,9 @@ def set_retain(stream: str, retain_us: int | None) -> dict[str, Any]:
     return {"kind": "set_retain", "stream": stream, "retain_us": retain_us}
 
 
-def drop_stream(stream: str) -> dict[str, Any]:
-    return {"kind": "drop_stream", "stream": stream}
+def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:
+    """A stream goes, and with it the queries named: all in one."""
+    return {"kind": "drop_stream", "stream": stream, "queries": list(queries)}
 
 
 def register(queries: Iterable[tuple[str, Plan, Materialize]], created_us: int) -> dict[str, Any]:
@@ -411,6 +412,7 @@ def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 
 def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    catalog = _without_queries(catalog, entry["queries"])
     gone = entry["stream"].lower()
     return replace(catalog, streams={name: s for name, s in catalog.streams.items() if name != gone})
 
@@ -437,7 +439,13 @@ def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 
 def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
-    gone = {name.lower() for name in entry["names"]}
+    return _without_queries(catalog, entry["names"])
+
+
+def _without_queries(catalog: Catalog, names: Iterable[str]) -> Catalog:
+    gone = {name.lower() for name in names}
+    if not gone:
+        return catalog
     queries = {name: query for name, query in catalog.queries.items() if name not in gone}
     used = {block_id for query in queries.values() for block_id in query.blocks}
     block_ids = {text: block_id for text, block_id in catalog.block_ids.items() if block_id in used}

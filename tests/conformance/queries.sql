@@ -71,3 +71,5 @@ SELECT sum(1 / r.x) FILTER (WHERE r.x <> 0) AS t FROM r WHERE r.id < 6
 SELECT q.h AS h FROM (SELECT 10 / r.x AS h, r.x AS x FROM r WHERE r.x <> 0) AS q WHERE q.h > 3
 SELECT r.id AS id FROM r WHERE r.x <> 0 AND (r.s = 'a' OR 10 / r.x > 3)
 SELECT r.id AS id, r.tags AS tags, r.place AS place FROM r
+SELECT X'AB01' AS a, X'' AS b, cast(r.s AS BINARY) = X'61' AS c, X'00' < cast(r.s AS BINARY) AS d, r.id AS id FROM r
+SELECT CAST('NaN' AS DOUBLE) AS a, CAST('Infinity' AS FLOAT) AS b, r.y < CAST('-Infinity' AS DOUBLE) AS c, r.y = CAST('NaN' AS DOUBLE) AS d, r.id AS id FROM r

@@ -146,7 +146,7 @@ def test_rows_count_tuples_in_arrival_order_over_segments(ask: Ask) -> None:
         db.maintain()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), min_size=1, max_size=6),
     rows=st.integers(1, 12),

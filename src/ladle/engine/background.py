@@ -53,8 +53,8 @@ class Background:
             thread.join()
 
     def kept(self, query: QueryState) -> Kept | None:
-        """The kept rows of a complete query."""
-        if query.materialize is not Materialize.COMPLETE:
+        """The kept rows of a complete query; none in a process that only reads, where nobody bounds them."""
+        if query.materialize is not Materialize.COMPLETE or not self._threads:
             return None
         with self._lock:
             if query.id not in self._kept:

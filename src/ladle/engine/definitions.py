@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ladle import catalog as entries
 from ladle import sql
@@ -42,20 +42,18 @@ class Definitions:
 
     def drop_stream(self, stream: StreamState, *, cascade: bool) -> None:
         """Drop a stream; with `cascade` the queries that stand on it too."""
-        if cascade:
-            self.unregister(self._store.catalog.queries_on(stream.name), cascade=True)
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             current = catalog.streams.get(stream.name.lower())
             if current is None or current.id != stream.id:
                 return None
             standing = catalog.queries_on(stream.name)
-            if standing:
+            if standing and not cascade:
                 raise InUse(
                     f"Stream '{stream.name}' can't be dropped: queries stand on it: {', '.join(sorted(standing))}.",
                     hint="drop them first, or use CASCADE",
                 )
-            return entries.drop_stream(stream.name)
+            return entries.drop_stream(stream.name, sorted(_with_readers(catalog, standing)))
 
         self._store.commit(make_entry)
 
@@ -96,17 +94,13 @@ class Definitions:
         """Let queries go; with `cascade` those that read them too."""
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
-            gone = {name.lower() for name in names if catalog.query(name) is not None}
-            waiting = list(gone)
-            while waiting:
-                readers = [reader for reader in catalog.queries_reading(waiting.pop()) if reader.lower() not in gone]
-                if readers and not cascade:
-                    raise InUse(
-                        f"Query '{names[0]}' can't be dropped: others read it: {', '.join(sorted(readers))}.",
-                        hint="drop them first, or use CASCADE",
-                    )
-                gone |= {reader.lower() for reader in readers}
-                waiting += [reader.lower() for reader in readers]
+            meant = {name.lower() for name in names if catalog.query(name) is not None}
+            gone = _with_readers(catalog, meant)
+            if gone > meant and not cascade:
+                raise InUse(
+                    f"Query '{names[0]}' can't be dropped: others read it: {', '.join(sorted(gone - meant))}.",
+                    hint="drop them first, or use CASCADE",
+                )
             return entries.unregister(sorted(gone)) if gone else None
 
         self._store.commit(make_entry)
@@ -120,6 +114,17 @@ def base_stream(catalog: Catalog, name: str) -> StreamState:
     if "." in stream.name:
         raise LadleError(f"'{stream.name}' is filled by Ladle alone.")
     return stream
+
+
+def _with_readers(catalog: Catalog, names: Iterable[str]) -> set[str]:
+    """Queries, and those that read them, and those that read these."""
+    found = {name.lower() for name in names}
+    waiting = list(found)
+    while waiting:
+        readers = {reader.lower() for reader in catalog.queries_reading(waiting.pop())} - found
+        found |= readers
+        waiting += readers
+    return found
 
 
 def mode_of(materialize: str | Materialize) -> Materialize:

@@ -64,6 +64,7 @@ class Reader:
         self._store = store
         self._catalog = catalog
         self._wall_us = wall_us
+        self._kinds: dict[int, tuple[Indices, list[frozenset[int]]]] = {}
 
     def extent(self, scan: Scan, now_us: int) -> Extent:
         """The scan's window at NOW, cut to what the stream retains."""
@@ -162,15 +163,21 @@ class Reader:
             return total, total
         if block_id is None:
             return 0, total
-        stream = self._stream(scan.block)
-        coverage = self._store.coverage(stream)
-        distinct, counts = np.unique(numbers, return_counts=True)
-        covered = sum(
-            count
-            for number, count in zip(distinct.tolist(), counts.tolist(), strict=True)
-            if block_id in coverage.covered(stream.files[number].name)
-        )
-        return covered, total
+        kinds, sets = self._coverage_kinds(self._stream(scan.block))
+        counts = np.bincount(kinds[numbers], minlength=len(sets))
+        return sum(int(counts[kind]) for kind, blocks in enumerate(sets) if block_id in blocks), total
+
+    def _coverage_kinds(self, stream: StreamState) -> tuple[Indices, list[frozenset[int]]]:
+        """Which sets of blocks are covered somewhere, and for each file which of them; looked up once per reader.
+
+        There are few: most files are covered alike. So a thousand queries over ten thousand files stay cheap.
+        """
+        if stream.id not in self._kinds:
+            coverage = self._store.coverage(stream)
+            numbers: dict[frozenset[int], int] = {}
+            kinds = [numbers.setdefault(coverage.covered(file.name), len(numbers)) for file in stream.files]
+            self._kinds[stream.id] = (np.array(kinds, dtype=np.int64), list(numbers))
+        return self._kinds[stream.id]
 
     def _pick(
         self,

@@ -25,7 +25,12 @@ class Report:
         return tuple(self._stream(stream) for stream in catalog.streams.values())
 
     def queries(self, catalog: Catalog, invocations: Mapping[str, int]) -> tuple[QueryStatus, ...]:
-        return tuple(self._query(catalog, query, invocations.get(query.name, 0)) for query in catalog.queries.values())
+        wall_us = self._store.clock.now_us()
+        reader = Reader(self._store, catalog, wall_us)
+        return tuple(
+            self._query(reader, query, now_of(query.plan, catalog, wall_us), invocations.get(query.name, 0))
+            for query in catalog.queries.values()
+        )
 
     def sources(self, catalog: Catalog, attached: Iterable[Attached]) -> tuple[SourceStatus, ...]:
         return tuple(_source(catalog, source) for source in attached)
@@ -50,10 +55,7 @@ class Report:
             self._ingest.error(stream),
         )
 
-    def _query(self, catalog: Catalog, query: QueryState, invocations: int) -> QueryStatus:
-        wall_us = self._store.clock.now_us()
-        reader = Reader(self._store, catalog, wall_us)
-        now_us = now_of(query.plan, catalog, wall_us)
+    def _query(self, reader: Reader, query: QueryState, now_us: int, invocations: int) -> QueryStatus:
         counts = [reader.count_covered(scan, reader.extent(scan, now_us)) for scan in query.plan.scans]
         return QueryStatus(
             query.name,

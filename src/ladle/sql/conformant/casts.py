@@ -188,6 +188,7 @@ def exact(value: Decimal) -> Typed:
 
 _DATE = compile(r"\d{4}-\d{2}-\d{2}", ASCII)
 _MOMENT = compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})?", ASCII)
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _INTEGER = compile(r"[+-]?\d{1,18}", ASCII)
 
 
@@ -220,6 +221,8 @@ def _read(text: str, target: pa.DataType) -> Typed | None:
             return Typed(f"TIMESTAMP '{moment.isoformat(' ')}'", target)
     except (ValueError, OverflowError):
         raise NotConformant(f"'{text}' is not a {type_name(target)}") from None
+    if target in (FLOAT, DOUBLE) and text in _NOT_FINITE:
+        return Typed(f"CAST('{text}' AS {type_name(target)})", target)
     if (is_integral(target) or is_decimal(target)) and _INTEGER.fullmatch(text):
         return _fold(literal(int(text), BIGINT), target) if is_integral(target) else None
     return None

@@ -154,6 +154,13 @@ def _literal(node: exp.Literal, scope: Scope) -> Typed:
     return literal(str(node.this), STRING) if node.is_string else number(str(node.this))
 
 
+def _hex(node: exp.HexString, scope: Scope) -> Typed:
+    digits = str(node.this)
+    if len(digits) % 2:
+        raise NotConformant("a binary literal with an odd number of digits")
+    return Typed(f"unhex('{digits}')", BINARY)
+
+
 def _placeholder(node: exp.Placeholder, scope: Scope) -> Typed:
     if node.this != "now":
         raise NotConformant(f"the parameter :{node.this}")
@@ -367,6 +374,7 @@ def _window(node: exp.Window, scope: Scope) -> Typed:
 _RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
     exp.Column: _column,
     exp.Literal: _literal,
+    exp.HexString: _hex,
     exp.Boolean: lambda node, scope: literal(bool(node.this), BOOLEAN),
     exp.Null: lambda node, scope: Typed("NULL", VOID),
     exp.Placeholder: _placeholder,
