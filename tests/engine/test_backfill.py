@@ -89,7 +89,7 @@ def test_it_gives_up_on_what_cannot_be_evaluated(jobs: Jobs) -> None:
 
 
 def test_deleted_results_are_made_again(jobs: Jobs) -> None:
-    db, ran = jobs
+    db, _ = jobs
     db.push("ticks", ticks(range(5)), wait=True)
     db.register("SELECT n FROM ticks WHERE n > 1", name="q")
     assert db.backfill() == 1

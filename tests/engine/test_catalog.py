@@ -128,7 +128,9 @@ class Entries(RuleBasedStateMachine):
         for _ in range(count):
             self.names += 1
             stream = self.pick(data)
-            text = f"SELECT a.n FROM {stream.name} AS a WHERE a.n > {bound} BEGIN NOW - INTERVAL {bound + 1} HOURS END NOW"
+            text = (
+                f"SELECT a.n FROM {stream.name} AS a WHERE a.n > {bound} BEGIN NOW - INTERVAL {bound + 1} HOURS END NOW"
+            )
             queries.append((f"Q{self.names}", sql.bind(text, self.catalog), mode))
         self.commit(entries.register(queries, 7))
         new = {self.catalog.queries[name.lower()].id for name, _, _ in queries}

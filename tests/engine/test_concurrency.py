@@ -6,16 +6,17 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.engine.conftest import Open
+from tests.engine.rows import TICKS, at, eventually, values
 
 from ladle.engine import Database
 from ladle.errors import AlreadyExists, Closed, LadleError, UnknownName
 from ladle.testing import connect_inline
-from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, values
 
 
 class Together:
@@ -178,8 +179,12 @@ def test_an_acknowledged_push_survives_a_close_at_that_moment(tmp_path: Path) ->
                     return
                 acknowledged.append(n)
 
+        def close(db: Database = db, round_: int = round_) -> None:
+            time.sleep(round_ / 200)
+            db.close()
+
         together.add(push)
-        together.add(lambda db=db, round_=round_: (threading.Event().wait(round_ / 200), db.close())[1])
+        together.add(close)
         together.run()
     with connect_inline(path) as db:
         eventually(lambda: db.status().streams[0].pending == 0, "pushes are left")
@@ -250,12 +255,47 @@ def test_registering_while_the_ground_moves(open_db: Open) -> None:
             except LadleError:
                 pass
 
+    def look() -> None:
+        for _ in range(30):
+            db.status()
+            db.maintain()
+
     together.add(move)
     together.add(register)
-    together.add(lambda: [db.status() and db.maintain() for _ in range(30)] and None)
+    together.add(look)
     together.run()
     for query in db.queries():
         assert set(values(db.invoke(query.name))) <= {1}
+
+
+def test_a_stream_exchanged_between_binding_and_answering(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a statement's binding and its snapshot the stream goes, and another of that name comes."""
+    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
+    db = open_db()
+    pin = db._store.pin
+
+    def exchanged(act: Callable[[], object]) -> object:
+        db.sql("DROP STREAM IF EXISTS s CASCADE")
+        db.sql("CREATE STREAM s (a INT, b INT)")
+        db.register("SELECT a FROM s", name="q")
+
+        def exchange() -> object:
+            patch.undo()
+            db.sql("DROP STREAM s CASCADE")
+            db.sql("CREATE STREAM s (c STRING, a INT)")
+            db.push("s", [{"a": 7}], wait=True)
+            return pin()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(db._store, "pin", exchange)
+            return act()
+
+    assert exchanged(lambda: db.sql("SELECT a FROM s").to_pylist()) == [{"a": 7}]
+    assert "1 tuples" in str(exchanged(lambda: repr(db.sql("EXPLAIN SELECT a FROM s"))))
+    with pytest.raises(UnknownName, match="'b'"):
+        exchanged(lambda: db.sql("SELECT b FROM s"))
+    with pytest.raises(UnknownName, match="'q'"):
+        exchanged(lambda: db.invoke("q"))
 
 
 WRITER = """

@@ -57,9 +57,7 @@ def cleaned(db: Database, holds: Callable[[], bool]) -> None:
     files_min=st.integers(2, 8),
     rows_max=st.integers(2, 100),
 )
-def test_runs_are_neighbours_of_one_level_that_fit(
-    sizes: list[tuple[int, int]], files_min: int, rows_max: int
-) -> None:
+def test_runs_are_neighbours_of_one_level_that_fit(sizes: list[tuple[int, int]], files_min: int, rows_max: int) -> None:
     files = files_of(sizes)
     runs = list(mergeable(files, files_min, rows_max))
     seen: list[int] = []

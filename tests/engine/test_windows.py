@@ -5,7 +5,7 @@ Most tests run in every mode, on small segments, before and after compaction: th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ Ask = Callable[..., list[int]]
 
 
 @pytest.fixture(params=MODES)
-def ask(request: pytest.FixtureRequest, open_db: Open) -> Iterator[Ask]:
+def ask(request: pytest.FixtureRequest, open_db: Open) -> Ask:
     """Answers of a query text over `ticks`, standing in one of the modes; the same again after a backfill."""
     db = open_db(segment_rows_max=3, compact_files_min=2, grace_seconds=0.0)
     db.sql(TICKS)
@@ -45,7 +45,7 @@ def ask(request: pytest.FixtureRequest, open_db: Open) -> Iterator[Ask]:
         return first
 
     invoke.db = db  # type: ignore[attr-defined]
-    yield invoke
+    return invoke
 
 
 def db_of(ask: Ask) -> Database:
@@ -57,7 +57,9 @@ def test_the_begin_is_out_and_the_end_is_in(ask: Ask) -> None:
     db_of(ask).push("ticks", ticks([0, 1, 2, 3, 4, 5, 6, 7]), wait=True)
     text = "SELECT n FROM ticks BEGIN TIMESTAMP '2023-11-14 12:00:02' END TIMESTAMP '2023-11-14 12:00:05'"
     assert ask(text) == [3, 4, 5]
-    micro = "SELECT n FROM ticks BEGIN TIMESTAMP '2023-11-14 12:00:01.999999' END TIMESTAMP '2023-11-14 12:00:05.000001'"
+    micro = (
+        "SELECT n FROM ticks BEGIN TIMESTAMP '2023-11-14 12:00:01.999999' END TIMESTAMP '2023-11-14 12:00:05.000001'"
+    )
     assert ask(micro) == [2, 3, 4, 5]
     point = "SELECT n FROM ticks BEGIN TIMESTAMP '2023-11-14 12:00:05' END TIMESTAMP '2023-11-14 12:00:05'"
     assert ask(point) == []
@@ -226,9 +228,9 @@ def test_retention_floors_every_window(ask: Ask) -> None:
     assert sum(file.rows for file in db.catalog.streams["ticks"].files) < 14
     db.push("ticks", ticks([13, 8, 2]), wait=True)
     assert ask(everything) == [9, 10, 11, 12, 13, 13]
-    assert values(db.sql("SELECT reason FROM ticks.quarantine")) == [
-        f"at: older than the stream's retention, {at(8)}"
-    ] * 2
+    assert (
+        values(db.sql("SELECT reason FROM ticks.quarantine")) == [f"at: older than the stream's retention, {at(8)}"] * 2
+    )
 
 
 def test_old_data_into_a_new_stream(db: Database) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ladle.plan import Block, Factor
 from ladle.stem.coverage import Coverage
-from ladle.stem.results import Results, ResultsBuilder
+from ladle.stem.query_stem import load_stem, save_blocks
+from ladle.stem.results import Results, ResultsBuilder, file_names
 
 Matches = dict[int, set[int] | None]
 
@@ -73,3 +79,75 @@ def test_a_broken_results_file_is_uncovered() -> None:
         coverage = Coverage(Path(directory))
         coverage.refresh()
         assert coverage.find("data.parquet", 1) is None
+
+
+def write(directory: Path, data_file: str, *blocks: int) -> Path:
+    builder = ResultsBuilder()
+    builder.add(0, 10, dict.fromkeys(blocks))
+    path = builder.write(directory, data_file)
+    assert path is not None
+    return path
+
+
+def test_results_that_come_in_the_same_tick_are_seen(tmp_path: Path) -> None:
+    """A directory's time ticks in milliseconds: a change right after a listing may leave it as it was."""
+    coverage = Coverage(tmp_path)
+    for number in range(50):
+        coverage.refresh()
+        write(tmp_path, f"{number}.parquet", number)
+        coverage.refresh()
+        assert coverage.find(f"{number}.parquet", number) is not None
+        assert coverage.covered(f"{number}.parquet") == {number}
+
+
+def test_a_directory_that_has_settled_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.parquet", 1)
+    long_ago = time.time() - 10
+    os.utime(tmp_path, (long_ago, long_ago))
+    listed: list[Path] = []
+
+    def noted(path: Path) -> Iterable[str]:
+        listed.append(path)
+        return file_names(path)
+
+    monkeypatch.setattr("ladle.stem.coverage.file_names", noted)
+    coverage = Coverage(tmp_path)
+    for _ in range(5):
+        coverage.refresh()
+    assert len(listed) == 1
+    write(tmp_path, "a.parquet", 2)
+    coverage.refresh()
+    assert len(listed) == 2
+    assert coverage.covered("a.parquet") == {1, 2}
+
+
+def test_files_covered_alike_share_a_set(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write(tmp_path, name, 1, 2)
+    write(tmp_path, "c", 3)
+    coverage = Coverage(tmp_path)
+    coverage.refresh()
+    assert coverage.covered("a") is coverage.covered("b")
+    assert coverage.covered("c") == {1, 2, 3}
+    (name,) = coverage.names("a")
+    coverage.remove("a", name)
+    assert coverage.covered("a") == frozenset()
+    assert coverage.covered("nothing") == frozenset()
+    assert not (tmp_path / name).exists()
+
+
+def test_results_that_cannot_be_written_are_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    builder = ResultsBuilder()
+    builder.add(0, 10, {1: None})
+    assert builder.write(tmp_path / "file" / "results", "a.parquet") is None
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_query_set_that_was_not_there_is_looked_for_again(tmp_path: Path) -> None:
+    path = tmp_path / "sets" / "1-x.json"
+    assert load_stem(str(path)).blocks == {}
+    blocks = {7: Block("s", (Factor("`n` > 1", '"n" > 1', ("n",)),))}
+    save_blocks(path, blocks)
+    assert load_stem(str(path)).blocks == blocks
+    assert [found.name for found in path.parent.iterdir()] == ["1-x.json"]

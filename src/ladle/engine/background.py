@@ -120,7 +120,11 @@ class Background:
                 kept.swap_out()
                 continue
             try:
-                self._invoker.answer(query.plan, kept=kept)
+                with self._store.pin() as catalog:
+                    current = catalog.query(query.name)
+                    if current is None or current.id != query.id:
+                        continue
+                    self._invoker.answer(query.plan, catalog, kept=kept)
             except InvocationTimeout as error:
                 # The others would wait for it after every commit; it is computed when somebody asks.
                 kept.too_slow = True

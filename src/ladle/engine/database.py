@@ -20,7 +20,7 @@ from ladle.clock import Clock, WallClock
 from ladle.config import Settings
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
-from ladle.engine.definitions import Definitions, base_stream, mode_of
+from ladle.engine.definitions import Definitions, base_stream, mode_of, still_holds
 from ladle.engine.explain import explain_plan, explain_query
 from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
@@ -156,8 +156,11 @@ class Database:
             begin += len(statement)
         return answers
 
-    def select(self, plan: Plan) -> Answer:
-        return self._invoker.answer(plan)
+    def select(self, plan: Plan, bound_to: Catalog) -> Answer:
+        """Answer a plan that was bound to a catalog; what it reads may have been dropped or changed since."""
+        with self._store.pin() as catalog:
+            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog)
+            return self._invoker.answer(current, catalog)
 
     # -- streams --
 
@@ -304,17 +307,19 @@ class Database:
         self._definitions.unregister([name], cascade=cascade)
 
     def query(self, name: str) -> Query:
-        state = self._query_state(name)
+        state = _query_state(self._snapshot(), name)
         return Query(self, state.name, state.sql, state.materialize)
 
     def queries(self) -> list[Query]:
         return [Query(self, q.name, q.sql, q.materialize) for q in self._snapshot().queries.values()]
 
     def invoke(self, name: str, *, now: datetime | None = None) -> Answer:
-        state = self._query_state(name)
-        with self._lock:
-            self._invocations[state.name] += 1
-        return self._invoker.answer(state.plan, now=now, kept=self._background.asked(state) if now is None else None)
+        with self._store.pin() as catalog:
+            state = _query_state(catalog, name)
+            with self._lock:
+                self._invocations[state.name] += 1
+            kept = self._background.asked(state) if now is None else None
+            return self._invoker.answer(state.plan, catalog, now=now, kept=kept)
 
     def explain(self, text: str) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT."""
@@ -327,9 +332,10 @@ class Database:
             plan = sql.bind(text, catalog)
             return explain_plan(self._store, catalog, plan, wall_us)
 
-    def explain_plan(self, plan: Plan) -> str:
+    def explain_plan(self, plan: Plan, bound_to: Catalog) -> str:
         with self._store.pin() as catalog:
-            return explain_plan(self._store, catalog, plan, self._store.clock.now_us())
+            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog)
+            return explain_plan(self._store, catalog, current, self._store.clock.now_us())
 
     # -- the rest --
 
@@ -349,14 +355,17 @@ class Database:
         return session
 
     def status(self) -> Status:
-        catalog = self._snapshot()
+        with self._store.pin() as catalog:
+            return self._status(catalog)
+
+    def _status(self, catalog: Catalog) -> Status:
         return Status(
             path=str(self.path),
             epoch=catalog.epoch,
             read_only=not self._store.warehouse.writable,
             spark="running" if self._pipeline.started else "not started",
             streams=self._report.streams(catalog),
-            sources=self._report.sources(catalog, self._attached.values()),
+            sources=self._report.sources(catalog, list(self._attached.values())),
             queries=self._report.queries(catalog, self._invocations),
             backfills=tuple(
                 BackfillStatus(name, progress.done, progress.total)
@@ -422,13 +431,6 @@ class Database:
         self._store.refresh()
         return self._store.catalog
 
-    def _query_state(self, name: str) -> QueryState:
-        catalog = self._snapshot()
-        state = catalog.query(name)
-        if state is None:
-            raise unknown("query", name, catalog.query_names())
-        return state
-
     def _attached_to(self, stream: str) -> list[Attached]:
         return [a for (name, _), a in self._attached.items() if name == stream and a.state in ("running", "restarting")]
 
@@ -437,6 +439,13 @@ class Database:
             raise Closed
         if not self._store.warehouse.writable:
             raise ReadOnly("The warehouse was opened for reading.", hint="open it without read_only=True")
+
+
+def _query_state(catalog: Catalog, name: str) -> QueryState:
+    state = catalog.query(name)
+    if state is None:
+        raise unknown("query", name, catalog.query_names())
+    return state
 
 
 def _in_script(position: Position | None, before: str) -> Position | None:

@@ -83,7 +83,7 @@ class Definitions:
             for name in plans:
                 _refuse_taken(catalog, name)
             current = [
-                (name, plan if _still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog), mode)
+                (name, plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog), mode)
                 for name, (plan, mode) in plans.items()
             ]
             return entries.register(current, self._store.clock.now_us()) if current else None
@@ -137,7 +137,7 @@ def mode_of(materialize: str | Materialize) -> Materialize:
         raise LadleError(f"There is no mode '{materialize}'. Modes: {modes}.") from None
 
 
-def _still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
+def still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
     """Whether what a plan was bound to is what there is now."""
     if bound_to is catalog:
         return True

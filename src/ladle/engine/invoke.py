@@ -23,24 +23,23 @@ from ladle.plan import Engine, Plan, RowsWindow, Scan
 
 
 class Invoker:
-    """Answers plans over a store's newest snapshot."""
+    """Answers plans over snapshots that the caller has pinned: those that the plans are bound to."""
 
     def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
         self._store = store
         self._pipeline = pipeline
 
-    def answer(self, plan: Plan, *, now: datetime | None = None, kept: Kept | None = None) -> Answer:
+    def answer(self, plan: Plan, catalog: Catalog, *, now: datetime | None = None, kept: Kept | None = None) -> Answer:
         started = time.perf_counter()
-        with self._store.pin() as catalog:
-            wall_us = self._store.clock.now_us()
-            now_us = to_us(now) if now is not None else now_of(plan, catalog, wall_us)
-            reader = Reader(self._store, catalog, wall_us)
-            extents = [reader.extent(scan, now_us) for scan in plan.scans]
-            table = None if kept is None else kept.answer(catalog, extents, now_us)
-            if table is None:
-                table = self._run(plan, catalog, reader, extents, now_us, kept)
-                if kept is not None:
-                    kept.keep_answer(catalog, extents, now_us, table)
+        wall_us = self._store.clock.now_us()
+        now_us = to_us(now) if now is not None else now_of(plan, catalog, wall_us)
+        reader = Reader(self._store, catalog, wall_us)
+        extents = [reader.extent(scan, now_us) for scan in plan.scans]
+        table = None if kept is None else kept.answer(catalog, extents, now_us)
+        if table is None:
+            table = self._run(plan, catalog, reader, extents, now_us, kept)
+            if kept is not None:
+                kept.keep_answer(catalog, extents, now_us, table)
         return Answer(
             table,
             catalog.epoch,

@@ -43,9 +43,9 @@ def run_statement(db: Database, text: str) -> Answer:
     statement: Statement = sql.parse_one(text, catalog)
     match statement:
         case Select(plan):
-            return db.select(plan)
+            return db.select(plan, catalog)
         case Insert() as insert:
-            return _insert(db, insert)
+            return _insert(db, insert, catalog)
         case CreateQuery(name, plan, materialize):
             db.register_plans({name: (plan, materialize or Materialize.PARTIAL)}, catalog)
             return _said(db, f"query {name} stands")
@@ -72,15 +72,15 @@ def run_statement(db: Database, text: str) -> Answer:
         case Describe(name):
             return _table(db, _describe(catalog, name))
         case ExplainSelect(plan):
-            return _text(db, lambda: db.explain_plan(plan))
+            return _text(db, lambda: db.explain_plan(plan, catalog))
         case ExplainQuery(name):
             if catalog.query(name) is None:
                 raise unknown("query", name, catalog.query_names())
             return _text(db, lambda: db.explain(name))
 
 
-def _insert(db: Database, insert: Insert) -> Answer:
-    table = db.select(insert.plan).table
+def _insert(db: Database, insert: Insert, catalog: Catalog) -> Answer:
+    table = db.select(insert.plan, catalog).table
     if table.num_columns != len(insert.columns):
         raise TypeMismatch(
             f"INSERT gives {table.num_columns} values for {len(insert.columns)} columns: {', '.join(insert.columns)}."
