@@ -206,9 +206,7 @@ def test_waiting_takes_in_what_came_before(open_db: Open, asleep: None) -> None:
 def test_a_failed_epoch_loses_nothing_and_says_so(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     db = open_db()
     db.sql(TICKS)
-    trouble: Iterator[Exception] = iter(
-        [PipelineError("the cluster is away"), RuntimeError("a bug"), OSError(5, "I/O")]
-    )
+    trouble = iter([PipelineError("the cluster is away"), RuntimeError("a bug"), OSError(5, "I/O")])
     run = db._pipeline.run_pushed
 
     def fail_three_times(*args: Any) -> Any:

@@ -33,7 +33,7 @@ sys.stdin.read()
 
 def run_python(script: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload]
 
 
 def copied(db: Database, to: Path) -> Path:
