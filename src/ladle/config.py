@@ -8,6 +8,8 @@ from typing import Any
 
 from ladle.errors import LadleError
 
+_MAY_BE_ZERO = {"grace_seconds", "cache_bytes_max", "kept_bytes_max", "residual_rows_max"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -39,6 +41,14 @@ class Settings:
     """How long a replaced data file stays for readers of the Delta table that opened it before."""
     maintenance_seconds: float = 1.0
     """How often compaction, retention, clean-up and the Delta follower look for work."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise LadleError(f"The setting {field.name} can't be {value!r}.", hint="it is a number, zero or more")
+            if value == 0 and field.name not in _MAY_BE_ZERO:
+                raise LadleError(f"The setting {field.name} can't be 0.", hint=f"the default is {field.default}")
 
     @staticmethod
     def load(overrides: dict[str, Any] | None = None) -> Settings:

@@ -394,3 +394,11 @@ def test_answers_are_presentable(db: Database) -> None:
     assert list(answer.to_pandas()["n"]) == [1, 2]
     assert isinstance(answer.table, pa.Table)
     assert repr(db.sql("DROP STREAM ticks")) == "stream ticks dropped"
+
+
+def test_insert_says_what_went_to_the_quarantine(db: Database) -> None:
+    db.sql("CREATE STREAM timed (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    said = db.sql("INSERT INTO timed VALUES (1, TIMESTAMP '2020-01-01 00:00:00'), (2, NULL)").message
+    assert said is not None
+    assert said.startswith("2 rows inserted into timed, epoch ")
+    assert said.endswith("; 1 row of that epoch went to timed.quarantine, with the reason")

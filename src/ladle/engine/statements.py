@@ -86,8 +86,17 @@ def _insert(db: Database, insert: Insert, catalog: Catalog) -> Answer:
             f"INSERT gives {table.num_columns} values for {len(insert.columns)} columns: {', '.join(insert.columns)}."
         )
     epoch = db.push(insert.stream, table.rename_columns(list(insert.columns)), wait=True)
-    rows = f"{len(table)} row{'' if len(table) == 1 else 's'}"
-    return _said(db, f"{rows} inserted into {insert.stream}" + (f", epoch {epoch}" if epoch is not None else ""))
+    said = f"{_rows(len(table))} inserted into {insert.stream}" + (f", epoch {epoch}" if epoch is not None else "")
+    stream = db.catalog.stream(insert.stream)
+    if stream is not None and stream.quarantine is not None:
+        rejected = sum(file.rows for file in stream.quarantine.files if file.epoch_first == epoch)
+        if rejected:
+            said += f"; {_rows(rejected)} of that epoch went to {insert.stream}.quarantine, with the reason"
+    return _said(db, said)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def _streams(catalog: Catalog) -> pa.Table:
