@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Protocol
+
+from ladle.errors import TypeMismatch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,6 +42,20 @@ def to_us(moment: datetime) -> int:
     """A datetime as microseconds; naive datetimes mean UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(value: object) -> datetime:
+    """A moment as people give it: a datetime, a date, or ISO text."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            raise TypeMismatch(f"{value!r} is not a time.", hint="write it like 2024-01-31 12:00:00") from None
+    raise TypeMismatch(f"A {type(value).__name__} is not a time.", hint="give a datetime, a date, or ISO text")
 
 
 def to_datetime(us: int) -> datetime:

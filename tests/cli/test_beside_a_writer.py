@@ -49,7 +49,10 @@ def test_commands_work_through_the_process_that_writes(db: Database, warehouse: 
 
     pushed = command(warehouse, "push", "trades", "-", "--format", "csv", text="symbol,price\nT,21.5\nX,dear\n")
     assert pushed.returncode == 0, pushed.stderr
-    assert pushed.stdout == "pushed 2 rows to trades, visible in epoch 2\n"
+    assert pushed.stdout == (
+        "pushed 2 rows to trades, visible in epoch 2\n"
+        "1 of them did not fit; the reasons: SELECT * FROM trades.quarantine\n"
+    )
     assert {row["symbol"] for row in db.query("cheap").invoke().to_pylist()} == {"KO", "T"}
 
     inserted = command(warehouse, "sql", "-c", "INSERT INTO trades VALUES ('GS', 498.0); SELECT * FROM dear")

@@ -292,3 +292,15 @@ def test_large_rows_in_many_segments(open_db: Open) -> None:
     (file,) = db.catalog.streams["s"].files
     assert [segment.rows for segment in file.segments] == [1_000] * 5 + [500]
     assert values(db.invoke("q")) == list(range(7, 5_500, 10))
+
+
+def test_rows_that_are_only_received_wait_for_the_next_process(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.receive("ticks", ticks(range(3)))
+    assert db.status().streams[0].pending == 1
+    assert len(db.sql("SELECT n FROM ticks")) == 0
+    db.close()
+    again = open_db()
+    again.push("ticks", ticks(range(3, 4)), wait=True)
+    assert values(again.sql("SELECT n FROM ticks")) == [0, 1, 2, 3]

@@ -6,7 +6,8 @@ Most tests run in every mode, on small segments, before and after compaction: th
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from tests.engine.rows import START, TICKS, at, ticks, values
 
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
+from ladle.errors import TypeMismatch
 from ladle.testing import connect_inline
 
 MODES = ("none", "partial", "complete")
@@ -303,3 +305,14 @@ def test_an_ntz_column_can_be_the_time(open_db: Open) -> None:
     db.maintain()
     assert values(db.invoke("q")) == [6, 7, 8]
     assert values(db.sql("SELECT n FROM s")) == [4, 5, 6, 7, 8]
+
+
+def test_now_may_be_text_or_a_date(tmp_path: Path) -> None:
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM s (n INT, at TIMESTAMP) TIMESTAMP BY at")
+        db.push("s", [{"n": n, "at": f"2024-01-0{n} 00:00:00"} for n in (1, 2, 3)], wait=True)
+        query = db.register("SELECT n FROM s BEGIN NOW - INTERVAL 1 DAY END NOW", name="q")
+        assert query.invoke(now="2024-01-02").to_pylist() == [{"n": 2}]
+        assert query.invoke(now=date(2024, 1, 1)).to_pylist() == [{"n": 1}]  # type: ignore[arg-type]
+        with pytest.raises(TypeMismatch, match="'yesterday' is not a time"):
+            query.invoke(now="yesterday")

@@ -191,3 +191,45 @@ with ladle.connect(sys.argv[1]) as db:
     assert "Spark needs Java 17" in done.stdout, done.stderr
     assert "safe in the inbox" in done.stdout
     assert "pending 1" in done.stdout
+
+
+def test_a_dead_jvm_is_told_clearly_and_nothing_is_lost(tmp_path: Path) -> None:
+    program = """
+import os, signal, sys, time
+from pathlib import Path
+import ladle
+from ladle.errors import PipelineError
+db = ladle.connect(sys.argv[1])
+db.sql("CREATE STREAM s (n INT)")
+db.push("s", [{"n": 1}], wait=True)
+for entry in Path("/proc").iterdir():
+    if entry.name.isdigit():
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == os.getpid():
+            os.kill(int(entry.name), signal.SIGKILL)
+time.sleep(1)
+try:
+    db.push("s", [{"n": 2}], wait=True)
+except PipelineError as error:
+    print("told:", error)
+db.close()
+print("closed")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "warehouse")],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert "told: Spark's JVM is gone" in done.stdout, done.stderr
+    assert "safe in the inbox" in done.stdout
+    assert done.stdout.endswith("closed\n"), done.stderr
+    from ladle.testing import connect_inline
+
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.push("s", [{"n": 3}], wait=True)
+        assert [row["n"] for row in db.sql("SELECT n FROM s").to_pylist()] == [1, 2, 3]

@@ -85,17 +85,42 @@ def _push(args: argparse.Namespace) -> int:
         schema = _schema(db, args.stream)
         for name, form in zip(args.files, forms, strict=True):
             pushed, epoch = 0, None
+            rejected = _quarantined(db, args.stream)
             with patience(f"pushing {name}"), _opened_file(name) as file:
                 live = name == "-"
                 try:
                     for table, last in _with_last(read_rows(file, form, schema, live=live), live=live):
-                        epoch = db.push(args.stream, table, wait=last and not args.no_wait)
+                        if args.no_wait:
+                            db.receive(args.stream, table)
+                        else:
+                            epoch = db.push(args.stream, table, wait=last)
                         pushed += table.num_rows
+                except KeyboardInterrupt:
+                    _tell_interrupted(name, pushed)
+                    raise
                 except Exception as error:
                     raise _half_way(error, name, form, pushed) from error
             seen = f", visible in epoch {epoch}" if epoch is not None else ""
+            rejected = _quarantined(db, args.stream) - rejected
             sys.stdout.write(f"pushed {pushed:,} row{'' if pushed == 1 else 's'} to {args.stream}{seen}\n")
+            if rejected:
+                sys.stdout.write(
+                    f"{rejected:,} of them did not fit; the reasons: SELECT * FROM {args.stream}.quarantine\n"
+                )
     return 0
+
+
+def _tell_interrupted(name: str, pushed: int) -> None:
+    if pushed:
+        sys.stderr.write(
+            f"{name}: at least {pushed:,} rows were received and will become visible; pushing the file again would "
+            "double them\n"
+        )
+
+
+def _quarantined(db: Any, name: str) -> int:
+    counts = {stream.name.lower(): stream.quarantined for stream in db.status().streams}
+    return int(counts.get(name.lower(), 0))
 
 
 def _schema(db: Any, name: str) -> StreamSchema:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ladle import sql
 from ladle.answer import Answer
 from ladle.archive.warehouse import Warehouse
-from ladle.catalog import INBOX, Catalog, QueryState
-from ladle.clock import Clock, WallClock
+from ladle.catalog import INBOX, Catalog, QueryState, StreamState
+from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
@@ -64,7 +64,7 @@ class Stream:
 class Asked(Protocol):
     """What answers for a query: a database here, or one reached through another process."""
 
-    def invoke(self, name: str, *, now: datetime | None = None) -> Answer: ...
+    def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer: ...
 
     def explain(self, text: str) -> str: ...
 
@@ -80,7 +80,7 @@ class Query:
         self.sql = sql_text
         self.materialize = materialize.value
 
-    def invoke(self, *, now: datetime | None = None) -> Answer:
+    def invoke(self, *, now: datetime | str | None = None) -> Answer:
         """The answer over the current window, or over the window as it would be at another NOW."""
         return self._database.invoke(self.name, now=now)
 
@@ -210,10 +210,9 @@ class Database:
         """
         self._require_writable()
         state = base_stream(self._store.catalog, stream)
-        table = as_table(rows, state)
-        if len(table) == 0:
+        number = self._receive(state, rows)
+        if number is None:
             return self._store.catalog.epoch if wait else None
-        number = self._ingest.push(state, table)
         if not wait:
             self._ingest.drain_later(state)
             return None
@@ -223,6 +222,18 @@ class Database:
             self._ingest.drain_later(state)
             error.hint = f"the rows are safe in the inbox and are taken in when the cause is gone; {error.hint or ''}"
             raise
+
+    def receive(self, stream: str, rows: Any) -> None:
+        """Take rows durably and nothing more: whichever process next takes in this stream's pushes makes them visible.
+
+        For a process that is about to end, and would otherwise start Spark for them.
+        """
+        self._require_writable()
+        self._receive(base_stream(self._store.catalog, stream), rows)
+
+    def _receive(self, stream: StreamState, rows: Any) -> int | None:
+        table = as_table(rows, stream)
+        return self._ingest.push(stream, table) if len(table) else None
 
     def attach(
         self,
@@ -313,13 +324,15 @@ class Database:
     def queries(self) -> list[Query]:
         return [Query(self, q.name, q.sql, q.materialize) for q in self._snapshot().queries.values()]
 
-    def invoke(self, name: str, *, now: datetime | None = None) -> Answer:
+    def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer:
+        """A standing query's answer; at another NOW, if one is given as a datetime or ISO text."""
         with self._store.pin() as catalog:
             state = _query_state(catalog, name)
             with self._lock:
                 self._invocations[state.name] += 1
             kept = self._background.asked(state) if now is None else None
-            return self._invoker.answer(state.plan, catalog, now=now, kept=kept)
+            moment = None if now is None else moment_of(now)
+            return self._invoker.answer(state.plan, catalog, now=moment, kept=kept)
 
     def explain(self, text: str) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT."""

@@ -14,6 +14,8 @@ from ladle.plan import Plan
 from ladle.schema import Column, StreamSchema
 from ladle.sql.statements import Materialize
 
+_TAKEN = "choose another name, drop it first, or say CREATE STREAM IF NOT EXISTS"
+
 
 class Definitions:
     def __init__(self, store: Store) -> None:
@@ -151,7 +153,7 @@ def still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
 def _refuse_taken(catalog: Catalog, name: str) -> None:
     for kind, found in (("stream", catalog.stream(name)), ("query", catalog.query(name))):
         if found is not None:
-            raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint="choose another name, or drop it")
+            raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint=_TAKEN)
 
 
 def _check_name(kind: str, name: str) -> None:

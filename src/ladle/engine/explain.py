@@ -41,7 +41,8 @@ def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> lis
         sharers = _sharers(catalog, catalog.block_id(scan.block))
         rows = reader.input_rows(scan, extent)
         lines.append(f"    {scan.relation} = {scan.block.stream}")
-        lines.append(f"      window    {scan.window.kind.value}: {scan.window}")
+        kind, window = scan.window.kind.value, str(scan.window)
+        lines.append(f"      window    {kind}" + ("" if window == kind else f": {window}"))
         for number, factor in enumerate(scan.block.factors):
             lines.append(f"      {'factors ' if number == 0 else '     and'}  {factor.sql}")
         if not scan.block.factors:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ladle.errors import Closed
+from ladle.errors import Closed, PipelineError
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
     from ladle.pipeline.spark import SparkPipeline
 
 _log = logging.getLogger(__name__)
+
+
+@contextmanager
+def _jvm() -> Iterator[None]:
+    """Calls into a JVM that was killed fail with whatever the socket says; people are told what it means."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise PipelineError(
+            f"Spark's JVM is gone ({error}).",
+            hint="restart this process; what was received is safe, and is taken in then",
+        ) from error
 
 
 class LazyPipeline:
@@ -41,19 +54,24 @@ class LazyPipeline:
         return self._spark().session
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
-        return self._spark().run_pushed(task, files)
+        with _jvm():
+            return self._spark().run_pushed(task, files)
 
     def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
-        return self._spark().run_batch(task, batch)
+        with _jvm():
+            return self._spark().run_batch(task, batch)
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
-        return self._spark().run_backfill(tasks)
+        with _jvm():
+            return self._spark().run_backfill(tasks)
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
-        return self._spark().run_residual(plan, relations, now_us, seconds_max)
+        with _jvm():
+            return self._spark().run_residual(plan, relations, now_us, seconds_max)
 
     def batch_schema(self, batches: Any) -> pa.Schema:
-        return self._spark(of=batches).batch_schema(batches)
+        with _jvm():
+            return self._spark(of=batches).batch_schema(batches)
 
     def attach(
         self,
@@ -66,15 +84,16 @@ class LazyPipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
-        return self._spark(of=batches).attach(
-            stream,
-            source,
-            batches,
-            checkpoint,
-            run,
-            available_now=available_now,
-            retry_seconds_max=retry_seconds_max,
-        )
+        with _jvm():
+            return self._spark(of=batches).attach(
+                stream,
+                source,
+                batches,
+                checkpoint,
+                run,
+                available_now=available_now,
+                retry_seconds_max=retry_seconds_max,
+            )
 
     def close(self) -> None:
         with self._lock:

@@ -69,7 +69,8 @@ def start_session(master: str | None) -> tuple[SparkSession, bool]:
                 hint="check that Java 17 or newer works: java -version" if local else "check the master's address",
             ) from error
     # What goes wrong in a batch is told by its source; py4j would print the whole trace beside it.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for noisy in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     if not local:
         _ship_package(session)
     return session, not running

@@ -10,6 +10,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -140,7 +141,8 @@ class SparkPipeline:
         for source in self._sources:
             source.stop()
         if self._owned:
-            self.session.stop()
+            with suppress(OSError, Py4JError):  # a JVM that is gone needs no stopping
+                self.session.stop()
 
     def _numbers(self, count: int) -> DataFrame:
         """One row, and so one task, for each piece of work."""

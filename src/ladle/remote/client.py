@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ladle.answer import Answer
 from ladle.catalog import StreamState
+from ladle.clock import moment_of
 from ladle.engine.database import Query, Stream
 from ladle.engine.rows import as_table
 from ladle.errors import SqlError, WarehouseError, unknown
@@ -51,8 +52,9 @@ class RemoteDatabase:
     def unregister(self, name: str) -> None:
         self._ask({"do": "unregister", "name": name})
 
-    def invoke(self, name: str, *, now: datetime | None = None) -> Answer:
-        header, tables = self._ask({"do": "invoke", "name": name, "now": now and now.isoformat()})
+    def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer:
+        moment = None if now is None else moment_of(now).isoformat()
+        header, tables = self._ask({"do": "invoke", "name": name, "now": moment})
         return wire.answer_from_json(header["answers"][0], tables[0])
 
     def push(self, stream: str, rows: Any, *, wait: bool = False) -> int | None:
@@ -64,6 +66,10 @@ class RemoteDatabase:
         header, _ = self._ask({"do": "push", "stream": known.name, "wait": wait}, [table])
         epoch: int | None = header["epoch"]
         return epoch
+
+    def receive(self, stream: str, rows: Any) -> None:
+        """Hand rows over and go: the process that holds the warehouse takes them in."""
+        self.push(stream, rows)
 
     def query(self, name: str) -> Query:
         queries = self.queries()
