@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.interrupts import heeding_interrupts
 
 from ladle.connection import serve
 from ladle.engine import Database
@@ -93,7 +94,8 @@ def test_reading_makes_no_warehouse(tmp_path: Path) -> None:
 def test_control_c_ends_a_command_with_130(db: Database, warehouse: Path) -> None:
     argv = [sys.executable, "-m", "ladle.cli", "push", "-w", str(warehouse), "trades", "-", "--format", "json"]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=0)
+    with heeding_interrupts():
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=0)
     assert process.stdin is not None
     process.stdin.write('{"symbol": "LIVE", "price": 1000}\n')
     # What is piped in arrives while the pipe is open.

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.interrupts import heeding_interrupts
 
 import ladle
 
@@ -17,14 +18,15 @@ pytestmark = pytest.mark.spark
 
 
 def demo(tmp_path: Path, *argv: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "ladle.cli", "demo", "--generated", *argv],
-        env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    with heeding_interrupts():
+        return subprocess.Popen(
+            [sys.executable, "-m", "ladle.cli", "demo", "--generated", *argv],
+            env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
 
 def test_it_shows_streams_and_answers_and_ends_by_itself(tmp_path: Path) -> None:
