@@ -24,8 +24,6 @@ from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.faults import queries_of, rows_of
 
-SURVIVED: list[str] = []
-
 
 def child(warehouse: Path, journal: Path, seed: int, kill_at: int, *, spark: bool = False) -> subprocess.Popen[str]:
     arguments = [str(warehouse), str(journal), str(seed), str(kill_at), *(["spark"] if spark else [])]
