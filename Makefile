@@ -1,6 +1,6 @@
 # Every target sets up first what it needs: `make demo` on a fresh machine is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak bench lint format clean
+.PHONY: help setup demo test onspark soak bench lint format clean
 
 ready := .venv/.ready
 python := .venv/bin/python
@@ -18,8 +18,19 @@ setup: $(ready) ## .venv with the locked dependencies; Java too, if there is non
 demo: $(ready) ## the demonstration (DEMO_SECONDS=n to end by itself, LADLE_DATA=dir for the data)
 	@$(with_java) .venv/bin/ladle demo
 
-test: $(ready) ## all tests but the soak (PYTEST_ARGS='-k window')
+# Both runs end with pytest's closing line; with PYTEST_ARGS only the first takes place.
+test: $(ready) ## all tests but the soak, then onspark (PYTEST_ARGS='-k window': those alone)
 	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
+ifeq ($(strip $(PYTEST_ARGS)),)
+	@$(MAKE) --no-print-directory onspark
+endif
+
+# Where answers are computed in the tests' own process: residuals of others could not be counted.
+answers := tests/engine tests/oracle tests/cli/test_commands.py tests/spark/test_answers.py
+
+onspark: $(ready) ## the tests that compute answers, again, with every residual over one row on Spark
+	@echo 'again with residual_rows_max = 1: residuals on Spark'
+	@$(with_java) LADLE_RESIDUAL_ROWS_MAX=1 $(python) -m pytest -m 'not soak' $(answers) $(PYTEST_ARGS)
 
 soak: $(ready) ## the long runs (SOAK_SECONDS=n)
 	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)

@@ -37,7 +37,7 @@ class Answer:
     seconds: float = field(default=0.0, compare=False)
     """Time the engine took."""
     message: str | None = None
-    """What a statement that is not a SELECT did."""
+    """What a statement that is not a SELECT did, or has to say beside its table."""
 
     @property
     def window(self) -> ResolvedWindow | None:
@@ -63,4 +63,5 @@ class Answer:
             return self.message
         rows = f"{len(self)} row{'' if len(self) == 1 else 's'}"
         when = f"epoch {self.epoch}, now {self.now:%Y-%m-%d %H:%M:%S} UTC"
-        return f"{table_text(self.table, footer=False)}\n{rows}, {when}"
+        beside = f"{self.message}\n" if self.message is not None else ""
+        return f"{table_text(self.table, footer=False)}\n{beside}{rows}, {when}"

@@ -125,14 +125,9 @@ class StreamState:
 
     def replaced(self, removed: set[str], added: tuple[DataFile, ...]) -> StreamState:
         """Put `added` in the place of the first of `removed` (compaction), or just drop those (retention)."""
-        files: list[DataFile] = []
-        put = False
-        for file in self.files:
-            if file.name not in removed:
-                files.append(file)
-            elif not put:
-                files.extend(added)
-                put = True
+        first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
+        kept = [file for file in self.files[first:] if file.name not in removed]
+        files = [*self.files[:first], *(added if first < len(self.files) else ()), *kept]
         return replace(self, files=tuple(files), segments=Segments.of(files))
 
     def to_json(self) -> dict[str, Any]:
@@ -343,9 +338,12 @@ def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:
     return {"kind": "drop_stream", "stream": stream, "queries": list(queries)}
 
 
-def register(queries: Iterable[tuple[str, Plan, Materialize]], created_us: int) -> dict[str, Any]:
+def register(
+    queries: Iterable[tuple[str, Plan, Materialize]], created_us: int, *, replacing: bool = False
+) -> dict[str, Any]:
+    """Queries come; with `replacing` they take the place of those that have their names."""
     return {
-        "kind": "register",
+        "kind": "replace" if replacing else "register",
         "created_us": created_us,
         "queries": [
             {"name": name, "materialize": materialize.value, "bound": plan_to_json(plan)}
@@ -438,6 +436,11 @@ def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, next_id=next_id, queries=queries, block_ids=block_ids)
 
 
+def _apply_replace(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    # A block that the new query has too keeps its id, and with it what is covered.
+    return _without_idle_blocks(_apply_register(catalog, entry))
+
+
 def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return _without_queries(catalog, entry["names"])
 
@@ -447,9 +450,12 @@ def _without_queries(catalog: Catalog, names: Iterable[str]) -> Catalog:
     if not gone:
         return catalog
     queries = {name: query for name, query in catalog.queries.items() if name not in gone}
-    used = {block_id for query in queries.values() for block_id in query.blocks}
-    block_ids = {text: block_id for text, block_id in catalog.block_ids.items() if block_id in used}
-    return replace(catalog, queries=queries, block_ids=block_ids)
+    return _without_idle_blocks(replace(catalog, queries=queries))
+
+
+def _without_idle_blocks(catalog: Catalog) -> Catalog:
+    used = {block_id for query in catalog.queries.values() for block_id in query.blocks}
+    return replace(catalog, block_ids={text: i for text, i in catalog.block_ids.items() if i in used})
 
 
 def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -485,6 +491,7 @@ _APPLY = {
     "set_retain": _apply_set_retain,
     "drop_stream": _apply_drop_stream,
     "register": _apply_register,
+    "replace": _apply_replace,
     "unregister": _apply_unregister,
     "epoch": _apply_epoch,
     "replace_files": _apply_replace_files,

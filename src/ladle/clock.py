@@ -58,5 +58,13 @@ def moment_of(value: object) -> datetime:
     raise TypeMismatch(f"A {type(value).__name__} is not a time.", hint="give a datetime, a date, or ISO text")
 
 
+def interval_text(us: int) -> str:
+    """A length of time as people write it: in the largest unit that it is a whole number of, like `90 minutes`."""
+    for unit, size in (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000)):
+        if us and us % size == 0:
+            return f"{us // size} {unit}{'' if us == size else 's'}"
+    return f"{us / 1e6:.6f}".rstrip("0").rstrip(".") + " seconds"
+
+
 def to_datetime(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)

@@ -32,7 +32,7 @@ class Settings:
     factor_seconds_max: float = 2.0
     """A factor that takes longer over one segment leaves its own queries uncovered there."""
     backfill_rows_max: int = 1 << 19
-    """Tuples scanned by one backfill job, so that epochs pass between jobs."""
+    """Tuples scanned by one backfill job at most; fewer when they take long, so that epochs pass between jobs."""
     push_bytes_max: int = 1 << 30
     """Pushed bytes that may wait in one stream's inbox; beyond it a push is refused."""
     retry_seconds_max: float = 60.0

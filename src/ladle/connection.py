@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+_open: set[Database] = set()
 
 
 def connect(
@@ -34,8 +39,18 @@ def connect(
     pipeline = LazyPipeline(session=spark, master=master)
     database = Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=settings)
     if not read_only:
+        _open.add(database)
+        database.on_close(partial(_open.discard, database))
         serve(database)
     return database
+
+
+@atexit.register
+def _close_all() -> None:
+    """A program that ends without closing: threads that work on while the interpreter goes would crash it."""
+    for database in list(_open):
+        with contextlib.suppress(Exception):
+            database.close()
 
 
 def serve(database: Database) -> None:

@@ -52,8 +52,14 @@ def test_commands_work_through_the_process_that_writes(db: Database, warehouse: 
     assert pushed.returncode == 0, pushed.stderr
     assert pushed.stdout == (
         "pushed 2 rows to trades, visible in epoch 2\n"
-        "1 of them did not fit; the reasons: SELECT * FROM trades.quarantine\n"
+        "1 of them did not fit; the reasons: "
+        f'ladle sql -w {warehouse} -c "SELECT reason, row FROM trades.quarantine"\n'
     )
+    assert db.sql("SELECT reason FROM trades.quarantine").to_pylist() == [
+        {"reason": "stdin:3: price: 'dear' is not a DOUBLE"}
+    ]
+    again = command(warehouse, "register", "CHEAP", "SELECT 1 AS x", "--if-not-exists")
+    assert again.stdout == f"cheap stands already, unchanged; its answer: ladle invoke -w {warehouse} cheap\n"
     assert {row["symbol"] for row in db.query("cheap").invoke().to_pylist()} == {"KO", "T"}
 
     inserted = command(warehouse, "sql", "-c", "INSERT INTO trades VALUES ('GS', 498.0); SELECT * FROM dear")

@@ -28,6 +28,7 @@ def test_wrong_usage_ends_with_two(argv: list[str], capsys: pytest.CaptureFixtur
 # -- sql --
 
 
+@pytest.mark.not_at_one_row("that nothing is said of Spark is part of it")
 def test_sql_prints_a_table(trades: Run) -> None:
     ran = trades("sql", "-c", "SELECT symbol, size FROM trades ORDER BY symbol")
     assert ran.code == 0
@@ -98,6 +99,20 @@ def test_a_script_that_is_not_there(run: Run) -> None:
     assert (ran.code, ran.err) == (1, "error: Can't read 'nowhere.sql': No such file or directory.\n")
 
 
+def test_a_statement_where_a_file_is_expected(run: Run) -> None:
+    ran = run("sql", "-w", "lake", "SELECT 'a'")
+    assert ran.code == 1
+    assert ran.err.splitlines() == [
+        "error: Can't read 'SELECT 'a'': No such file or directory.",
+        "  hint: to run a statement: ladle sql -w lake -c 'SELECT '\"'\"'a'\"'\"''",
+    ]
+    assert "hint" not in run("sql", "my queries.sql").err
+
+
+def test_describe_says_where_the_delta_table_is(trades: Run) -> None:
+    assert trades("sql", "-c", "DESCRIBE trades").out.endswith("(4 rows)\nDelta table: streams/1/archive\n")
+
+
 # -- invoke, queries, explain --
 
 
@@ -149,6 +164,25 @@ def test_register_lets_a_query_stand(trades: Run) -> None:
     assert '"materialize": "none"' in trades("queries", "--format", "json").out
 
 
+def test_a_name_that_is_taken_is_kept_or_replaced_when_told(trades: Run, tmp_path: Path) -> None:
+    taken = trades("register", "dear", "SELECT 1 AS x")
+    assert taken.code == 1
+    assert "There is a query 'dear' already." in taken.err
+    assert "keep it with --if-not-exists, or change it with --replace" in taken.err
+    assert "--replace" not in trades("register", "trades", "SELECT 1 AS x").err
+    kept = trades("register", "dear", "SELECT 1 AS x", "--if-not-exists")
+    assert kept.out == "dear stands already, unchanged; its answer: ladle invoke dear\n"
+    assert "GS" in trades("invoke", "dear").out
+    replaced = trades("register", "dear", "SELECT 1 AS x", "--replace")
+    assert replaced.out == "replaced dear; its answer: ladle invoke dear\n"
+    assert "x" in trades("invoke", "dear").out
+    assert trades("register", "dear", "SELECT 1", "--replace", "--if-not-exists").code == 2
+    other = tmp_path / "other"
+    trades("sql", "-w", str(other), "-c", "CREATE STREAM s (a INT)")
+    ran = trades("register", "-w", str(other), "q", "SELECT a FROM s", "--replace")
+    assert ran.out == f"registered q; its answer: ladle invoke -w {other} q\n"
+
+
 def test_register_refuses_bad_sql_with_a_caret(trades: Run) -> None:
     ran = trades("register", "bad", "SELECT symbol\nFROM trads")
     assert ran.code == 1
@@ -191,9 +225,13 @@ def test_rows_that_do_not_fit_go_to_the_quarantine_and_the_rest_goes_on(trades: 
     bad = trades("sql", "-c", "SELECT reason, row FROM trades.quarantine", "--format", "json").out.splitlines()
     reasons = sorted(json.loads(line)["reason"] for line in bad)
     assert len(reasons) == 5
-    assert "2 values where 4 were expected" in reasons
-    assert "not a JSON object" in reasons
-    assert any(reason.startswith("not JSON") for reason in reasons)
+    # Each names its file and line, whoever found it wanting.
+    assert f"{csv}:4: 2 values where 4 were expected" in reasons
+    assert any(reason.startswith(f"{csv}:3: price: 'cheap'") for reason in reasons)
+    assert any(reason.startswith(f"{jsonl}:2: price: ") for reason in reasons)
+    assert any(reason.startswith(f"{jsonl}:3: not JSON") for reason in reasons)
+    assert f"{jsonl}:4: not a JSON object" in reasons
+    assert "_ladle" not in "".join(bad)
     assert any("SHORT,1" in json.loads(line)["row"] for line in bad)
 
 
@@ -238,6 +276,60 @@ def test_a_file_that_can_not_be_pushed_says_why(
     assert count(trades) == 3
 
 
+def test_an_unclosed_quote_is_told_with_its_line_and_the_rest_goes_on(trades: Run, tmp_path: Path) -> None:
+    file = tmp_path / "open.csv"
+    file.write_text(
+        'symbol,price,size,at\nA,1,1,2026-01-30 14:46:00\n"B,1,1,2026-01-30 14:46:00\n'
+        + "C,1,1,2026-01-30 14:46:00\n" * 3
+    )
+    ran = trades("push", "trades", str(file))
+    assert ran.out.startswith("pushed 5 rows to trades")
+    assert count(trades, "symbol = 'C'") == 3
+    bad = json.loads(trades("sql", "-c", "SELECT reason, row FROM trades.quarantine", "--format", "json").out)
+    assert bad["reason"] == f"{file}:3: a quote is opened here and not closed"
+    assert bad["row"] == '"B,1,1,2026-01-30 14:46:00'
+
+
+def test_a_row_of_parquet_is_named_by_its_number(trades: Run, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    at = pa.array([1_769_784_000_000_000, None, 1_769_784_000_000_000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"symbol": ["a", "b", "c"], "at": at}), file)
+    assert trades("push", "trades", str(file)).code == 0
+    bad = json.loads(trades("sql", "-c", "SELECT reason FROM trades.quarantine", "--format", "json").out)
+    assert bad["reason"] == f"{file}:2: at: the timestamp is NULL"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["push", "trades", "rows.csv"],
+        ["register", "q", "SELECT 1"],
+        ["invoke", "q"],
+        ["queries"],
+        ["explain", "q"],
+        ["status"],
+        ["sql", "-c", "INSERT INTO trades VALUES (1)"],
+        ["sql", "-c", "SHOW STREAMS"],
+    ],
+    ids=lambda argv: " ".join(argv[:1]),
+)
+def test_what_needs_a_warehouse_makes_none(run: Run, tmp_path: Path, argv: list[str]) -> None:
+    typo = tmp_path / "warehuose"
+    ran = run(argv[0], "-w", str(typo), *argv[1:])
+    assert ran.code == 1
+    assert f"There is no warehouse at '{typo}'." in ran.err
+    assert f'ladle sql -w {typo} -c "CREATE STREAM ..."' in ran.err
+    assert not typo.exists()
+
+
+def test_a_folder_that_is_no_warehouse_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ran = run("push", "-w", str(tmp_path / "empty"), "trades", "rows.csv")
+    assert ran.code == 1
+    assert "is not a warehouse" in ran.err
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
 def test_push_into_an_unknown_stream_or_from_a_missing_file(trades: Run, tmp_path: Path) -> None:
     ran = trades("push", "trade", str(tmp_path / "rows.csv"))
     assert ran.code == 1
@@ -258,8 +350,12 @@ def test_status_for_people_and_programs(trades: Run) -> None:
     assert status["queries"][0]["name"] == "dear"
 
 
-def test_status_of_an_empty_warehouse_says_what_to_do(run: Run) -> None:
-    assert "CREATE STREAM" in run("status").out
+def test_status_of_an_empty_warehouse_says_what_to_do(run: Run, tmp_path: Path) -> None:
+    other = str(tmp_path / "other lake")
+    for where in ([], ["-w", other]):
+        run("sql", *where, "-c", "CREATE STREAM s (a INT); DROP STREAM s")
+    assert 'Create one: ladle sql -c "CREATE STREAM ..."' in run("status").out
+    assert f"Create one: ladle sql -w '{other}' -c \"CREATE STREAM ...\"" in run("status", "-w", other).out
 
 
 def test_bench_lists_what_there_is_and_refuses_what_is_not(run: Run) -> None:

@@ -34,8 +34,12 @@ def test_it_shows_streams_and_answers_and_ends_by_itself(tmp_path: Path) -> None
     process = demo(tmp_path, "-w", str(warehouse), "--picture", str(picture), DEMO_SECONDS="25")
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
-    last = re.findall(r"^\[.*$", out, re.M)[-1]
-    assert "9 queries" in last
+    progress = re.findall(r"^\[ *(\d+) s\] epoch ([\d,]+): .*$", out, re.M)
+    # The clock stands at nought until there are rows, and then runs for all the seconds.
+    assert progress[0][0] == "0"
+    assert progress[0][1] != "0"
+    assert int(progress[-1][0]) >= 23
+    assert "9 queries" in re.findall(r"^\[.*$", out, re.M)[-1]
     # The query that came late answered for what had come before it.
     late = re.search(r"blocks was registered after ([\d,]+) trades had arrived; .* \(([\d,]+) blocks\)", out)
     assert late is not None, out
@@ -60,6 +64,12 @@ def test_control_c_ends_it_cleanly(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
+    assert re.search(
+        r"^\d:\d\d: [\d,.]+ M? ?rows in 4 streams, [\d,]+ epochs, [\d,]+ rows quarantined\n"
+        r"8 standing queries gave [\d,]+ answers, half in \d+ ms or less\n",
+        out,
+        re.M,
+    ), out
     assert "stopped" in out
     assert "Traceback" not in err
     assert list(tmp_path.glob("ladle-demo-*")) == []

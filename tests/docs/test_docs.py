@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -21,6 +22,7 @@ from ladle.cli.shell import HELP
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.sql.statements import Statement
+from ladle.testing import connect_inline
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -146,6 +148,35 @@ def python_blocks() -> list[str]:
     blocks = re.findall(r"```python\n(.*?)```", README, re.S)
     assert len(blocks) == README.count("```python")
     return blocks
+
+
+def test_the_archive_is_where_the_documentation_says_and_looks_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = PYTHON.partition("## The archive")[2]
+    described = re.search(r"```text\n>>> (.*?)\n(.*?)```", section, re.S)
+    example = re.search(r"```python\n(.*?)```", section, re.S)
+    assert described is not None
+    assert example is not None
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    with connect_inline("warehouse") as db:
+        db.sql("CREATE STREAM sensors (mote INT, celsius DOUBLE)")
+        shown = repr(db.sql(re.sub(r'db.sql\("(.*)"\)', r"\1", described[1])))
+        assert shown.startswith(described[2])
+        before = datetime.now(UTC)
+        db.push("sensors", [{"mote": 2, "celsius": 21.5}], wait=True)
+        db.push("sensors", [{"mote": 1, "celsius": 19.25}], wait=True)
+        db.maintain()
+        names: dict[str, Any] = {}
+        exec(example[1], names)
+        stamped = db.sql("SELECT ts FROM sensors ORDER BY ts").table.column("ts").to_pylist()
+    table = names["sensors"].sort_by("_ts")
+    assert table.column_names == ["mote", "celsius", "_ts"]
+    assert table["mote"].to_pylist() == [2, 1]
+    assert table["_ts"].to_pylist() == stamped
+    assert before <= stamped[0] <= datetime.now(UTC)
+    assert "celsius" in capsys.readouterr().out
 
 
 @pytest.mark.spark

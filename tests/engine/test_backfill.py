@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.engine import Database
+from ladle.engine.backfill import Pace
 from ladle.stem.backfill import BackfillTask
 
 
@@ -175,6 +177,74 @@ def test_progress_is_visible(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Non
     db.sql("DROP STREAM ticks CASCADE")
     db.backfill()
     assert db.status().backfills == ()
+
+
+def test_jobs_are_as_long_as_epochs_can_bear() -> None:
+    pace = Pace(rows=100, rows_max=1_000)
+    for rows, seconds, expected in (
+        (100, 0.1, 200),
+        (200, 0.7, 200),
+        (150, 0.4, 300),
+        (20, 0.1, 300),
+        (300, 0.1, 600),
+        (600, 0.1, 1_000),
+        (1_000, 3.0, 500),
+        (1, 3.0, 1),
+        (1, 0.1, 2),
+    ):
+        pace.note(rows, seconds)
+        assert pace.rows == expected, (rows, seconds)
+
+
+@pytest.fixture
+def epoch(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """An epoch is in flight until this is set, over data that a query waits for."""
+    db, _ = jobs
+    db.push("ticks", ticks(range(5)), wait=True)
+    db.register("SELECT n FROM ticks WHERE n > 1", name="q")
+    begun, land = threading.Event(), threading.Event()
+    run = db._pipeline.run_pushed
+
+    def held(*args: Any) -> object:
+        begun.set()
+        land.wait(20)
+        return run(*args)
+
+    monkeypatch.setattr(db._pipeline, "run_pushed", held)
+    pushing = threading.Thread(target=lambda: db.push("ticks", ticks([7]), wait=True))
+    pushing.start()
+    assert begun.wait(20)
+    yield land
+    land.set()
+    pushing.join(20)
+
+
+def test_a_job_waits_for_the_epoch_in_flight(
+    jobs: Jobs, epoch: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, ran = jobs
+    await_landing = db._ingest.await_landing
+    begun: list[tuple[int, int]] = []
+
+    def land(seconds_max: float) -> None:
+        epoch.set()
+        await_landing(20)
+        begun.append((db.catalog.epoch, len(ran)))
+
+    monkeypatch.setattr(db._ingest, "await_landing", land)
+    db.backfill()
+    assert begun[0] == (2, 0), "the job began before the epoch was through"
+    assert len(ran) == 1
+
+
+def test_an_epoch_that_does_not_land_is_not_waited_for_for_ever(
+    jobs: Jobs, epoch: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, ran = jobs
+    monkeypatch.setattr("ladle.engine.backfill._WAIT_SECONDS_MAX", 0.01)
+    assert db.backfill() == 1
+    assert len(ran) == 1
+    assert db.catalog.epoch == 1
 
 
 def test_it_runs_by_itself(open_db: Open) -> None:

@@ -141,6 +141,20 @@ class Entries(RuleBasedStateMachine):
             assert [self.catalog.block_id(scan.block) for scan in plan.scans] == list(state.blocks)
 
     @precondition(lambda self: self.catalog.queries)
+    @rule(data=st.data(), bound=st.integers(0, 2), mode=st.sampled_from(Materialize))
+    def replace(self, data: st.DataObject, bound: int, mode: Materialize) -> None:
+        before = self.catalog
+        name = data.draw(st.sampled_from(sorted(before.queries)))
+        plan = sql.bind(f"SELECT n + 1 AS m FROM {self.pick(data).name} WHERE n > {bound}", before)
+        self.commit(entries.register([(name.upper(), plan, mode)], 8, replacing=True))
+        after = self.catalog.queries[name]
+        assert (after.name, after.plan, after.materialize) == (name.upper(), plan, mode)
+        assert list(self.catalog.queries) == list(before.queries)
+        self.new_ids({after.id} | (set(self.catalog.block_ids.values()) - set(before.block_ids.values())))
+        used = {block for query in self.catalog.queries.values() for block in query.blocks}
+        assert set(self.catalog.block_ids.values()) == used
+
+    @precondition(lambda self: self.catalog.queries)
     @rule(data=st.data())
     def unregister(self, data: st.DataObject) -> None:
         names = data.draw(st.lists(st.sampled_from(sorted(self.catalog.queries)), min_size=1, unique=True))

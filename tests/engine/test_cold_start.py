@@ -77,6 +77,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.not_at_one_row("that reading loads no Spark is its subject")
 @pytest.mark.parametrize(
     "what",
     [
@@ -156,6 +157,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.not_at_one_row("that reading loads no Spark is its subject")
 @pytest.mark.parametrize("what", ["q", "recent", "SELECT count(*) AS c, max(n) AS top FROM s", "queries", "explain"])
 def test_ten_thousand_epochs_open_and_answer_in_two_seconds(large: Path, what: str) -> None:
     rows = EPOCHS * ROWS_PER_EPOCH

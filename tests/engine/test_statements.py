@@ -71,6 +71,9 @@ def test_show_and_describe(db: Database) -> None:
         {"column": "at", "type": "TIMESTAMP", "note": "the timestamp"},
     ]
     assert db.sql("DESCRIBE s").to_pylist()[2]["column"] == "ts"
+    assert db.sql("DESCRIBE s").message == "Delta table: streams/1/archive; the arrival time is its column _ts"
+    assert "\nDelta table: streams/3/archive\n2 rows" in repr(db.sql("DESCRIBE ticks"))
+    assert db.sql("DESCRIBE q").message is None
     assert values(db.sql("DESCRIBE q"), "type") == ["INT", "INT"]
     assert values(db.sql("DESCRIBE ticks.quarantine")) == ["arrived", "source", "reason", "row"]
     with pytest.raises(UnknownName, match="q, s, ticks"):
@@ -95,10 +98,107 @@ def test_if_exists_and_if_not_exists(db: Database) -> None:
     db.sql("CREATE STREAM IF NOT EXISTS s (a INT)")
     db.sql("CREATE STREAM IF NOT EXISTS s (b STRING, c INT)")
     assert values(db.sql("DESCRIBE s"))[0] == "a"
+    assert db.sql("CREATE STREAM IF NOT EXISTS s (b STRING)").message == "stream s is there already, unchanged"
+    assert db.sql("DROP STREAM IF EXISTS nothing").message == "there was no stream nothing"
+    assert db.sql("DROP QUERY IF EXISTS nothing").message == "there was no query nothing"
     with pytest.raises(UnknownName, match="Streams: s"):
         db.sql("DROP STREAM nothing")
     with pytest.raises(UnknownName, match="Queries: none"):
         db.sql("DROP QUERY nothing")
+
+
+def test_a_query_that_is_there_is_kept_with_if_not_exists(db: Database) -> None:
+    db.sql(TICKS)
+    assert db.sql("CREATE QUERY IF NOT EXISTS q AS SELECT n FROM ticks").message == "query q stands"
+    kept = db.sql("CREATE QUERY IF NOT EXISTS Q WITH (materialize = 'none') AS SELECT 1 AS one")
+    assert kept.message == "query Q stands already, unchanged"
+    assert db.query("q").sql == "SELECT n FROM ticks"
+    many = {"Q": "SELECT 2 AS two", "r": "SELECT 3 AS three"}
+    assert [query.sql for query in db.register_many(many, if_not_exists=True)] == ["SELECT n FROM ticks", many["r"]]
+    for text in ("CREATE QUERY IF NOT EXISTS ticks AS SELECT 1", "CREATE OR REPLACE QUERY ticks AS SELECT 1"):
+        with pytest.raises(AlreadyExists, match="There is a stream 'ticks' already") as caught:
+            db.sql(text)
+        assert caught.value.hint == "choose another name, or drop the stream first"
+    with pytest.raises(AlreadyExists) as taken:
+        db.sql("CREATE QUERY q AS SELECT 1")
+    assert taken.value.hint == "choose another name, keep it with IF NOT EXISTS, or change it with OR REPLACE"
+    with pytest.raises(LadleError, match="either kept or replaced"):
+        db.register("SELECT 1", name="q", if_not_exists=True, replace=True)
+
+
+def test_a_query_is_replaced_in_one_commit(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.push("ticks", ticks(range(10)), wait=True)
+    db.register("SELECT n FROM ticks WHERE n > 5", name="q", materialize="complete")
+    db.sql("CREATE QUERY other AS SELECT n FROM ticks WHERE n < 2")
+    assert values(db.invoke("q")) == [6, 7, 8, 9]
+    before = db.catalog
+    replaced = db.sql(
+        "CREATE OR REPLACE QUERY Q WITH (materialize = 'complete') AS SELECT n, at FROM ticks WHERE n > 8"
+    )
+    assert replaced.message == "query Q replaced"
+    assert db.catalog.seq == before.seq + 1
+    assert values(db.invoke("q")) == [9]
+    assert [(query.name, query.materialize) for query in db.queries()] == [("Q", "complete"), ("other", "partial")]
+    # Who had pinned the catalog keeps the query that was; its block has no other's id.
+    assert before.query("q") is not None
+    assert set(before.block_ids.values()) & set(db.catalog.block_ids.values()) == set(before.queries["other"].blocks)
+    assert db.sql("CREATE OR REPLACE QUERY fresh AS SELECT n FROM ticks").message == "query fresh stands"
+    again = db.register("SELECT max(n) AS top FROM ticks WHERE n > 8", name="q", replace=True)
+    assert values(again.invoke()) == [9]
+    db.close()
+    reopened = open_db()
+    assert values(reopened.invoke("q")) == [9]
+    assert reopened.query("q").materialize == "partial"
+
+
+def test_a_replaced_query_with_the_same_block_stays_covered(db: Database) -> None:
+    db.sql(TICKS)
+    db.push("ticks", ticks(range(10)), wait=True)
+    db.register("SELECT n FROM ticks WHERE n > 5", name="q")
+    db.backfill()
+    assert db.status().queries[0].coverage == 1.0
+    block = db.catalog.queries["q"].blocks
+    db.register("SELECT count(*) AS c FROM ticks WHERE n > 5", name="q", replace=True)
+    assert db.catalog.queries["q"].blocks == block
+    assert db.status().queries[0].coverage == 1.0
+
+
+def test_a_query_that_others_read_is_replaced_only_by_one_of_the_same_columns(db: Database) -> None:
+    db.sql(TICKS)
+    db.push("ticks", ticks(range(10)), wait=True)
+    db.execute(
+        "CREATE QUERY base AS SELECT n FROM ticks WHERE n > 2;"
+        "CREATE QUERY above WITH (materialize = 'complete') AS SELECT n FROM base WHERE n < 8;"
+        "CREATE QUERY top AS SELECT max(n) AS m FROM above"
+    )
+    assert values(db.invoke("top")) == [7]
+    for text in ("SELECT n AS other FROM ticks", "SELECT CAST(n AS BIGINT) AS n FROM ticks", "SELECT n, at FROM ticks"):
+        with pytest.raises(InUse, match="others read it: above, top, and its columns must stay the same: n INT"):
+            db.sql(f"CREATE OR REPLACE QUERY base AS {text}")
+    seq = db.catalog.seq
+    db.sql("CREATE OR REPLACE QUERY base AS SELECT n - 1 AS n FROM ticks WHERE n > 3")
+    assert db.catalog.seq == seq + 1
+    # Those that read it, and those that read these, read the new one, and are what they were.
+    assert values(db.invoke("above")) == [3, 4, 5, 6, 7]
+    assert values(db.invoke("top")) == [7]
+    assert [(query.name, query.materialize) for query in db.queries()] == [
+        ("base", "partial"),
+        ("above", "complete"),
+        ("top", "partial"),
+    ]
+    with pytest.raises(InUse, match="top"):
+        db.sql("DROP QUERY above")
+
+
+@pytest.mark.parametrize("text", ["SELECT n FROM base", "SELECT n FROM above"])
+def test_a_query_can_not_come_to_read_itself(db: Database, text: str) -> None:
+    db.sql(TICKS)
+    db.execute("CREATE QUERY base AS SELECT n FROM ticks; CREATE QUERY above AS SELECT n FROM base")
+    with pytest.raises(InUse, match="Query 'base' can't read itself"):
+        db.sql(f"CREATE OR REPLACE QUERY base AS {text}")
+    assert db.query("base").sql == "SELECT n FROM ticks"
 
 
 def test_a_stream_that_queries_stand_on_is_dropped_only_with_them(db: Database) -> None:
@@ -339,15 +439,19 @@ def test_explain_says_what_there_is_to_know(db: Database) -> None:
     db.register("SELECT max(n) FROM ticks [ROWS 3] WHERE n > 2", name="r")
     db.backfill()
     text = "\n".join(values(db.sql("EXPLAIN QUERY q")))
-    for part in ("complete", "sliding", "n", "shared    by 2", "coverage  1 of 1 segments (5 tuples)", "engine"):
+    for part in ("complete", "sliding", "n", "coverage  1 of 1 segments (5 tuples)", "engine"):
         assert part in text
+    assert "BEGIN NOW - INTERVAL 1 HOUR END NOW" in text
+    assert "shared    with 1 other standing query\n" in text
     assert "[ROWS 3]" in db.query("r").explain()
     once = "\n".join(values(db.sql("EXPLAIN SELECT count(*) FROM ticks WHERE n > 3")))
     assert "one-off" in once
     assert "coverage  0 of 1" in once
     assert "DuckDB" in once
+    assert "shared" not in once
     shared = db.explain("SELECT n FROM ticks WHERE n > 2")
     assert "coverage  1 of 1" in shared
+    assert "shared    with 2 standing queries\n" in shared
     with pytest.raises(UnknownName):
         db.sql("EXPLAIN QUERY nothing")
 

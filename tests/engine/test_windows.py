@@ -20,6 +20,7 @@ from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
 from ladle.errors import TypeMismatch
 from ladle.testing import connect_inline
+from ladle.testing.one_row import at_one_row
 
 MODES = ("none", "partial", "complete")
 ROWS = "SELECT n FROM ticks [ROWS {rows}]"
@@ -150,7 +151,7 @@ def test_rows_count_tuples_in_arrival_order_over_segments(ask: Ask) -> None:
         db.maintain()
 
 
-@settings(max_examples=25)
+@settings(max_examples=at_one_row(10, 25))
 @given(
     batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), min_size=1, max_size=6),
     rows=st.integers(1, 12),

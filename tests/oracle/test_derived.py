@@ -14,6 +14,7 @@ from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.driver import MODES, Driver
+from ladle.testing.one_row import at_one_row
 
 # a background thread that dies would go unnoticed here: answers are right without it
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -23,7 +24,10 @@ def connect(path: Path, clock: ManualClock, settings: dict[str, Any]) -> Databas
     return connect_inline(path, clock=clock, settings=settings)
 
 
-@pytest.mark.parametrize("seed", range(8))
+ROUNDS = at_one_row(3, 12)
+
+
+@pytest.mark.parametrize("seed", range(at_one_row(2, 8)))
 def test_deleting_derived_files_changes_no_answer(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     driver = Driver(tmp_path / "warehouse", connect, seed=seed)
@@ -34,7 +38,7 @@ def test_deleting_derived_files_changes_no_answer(tmp_path: Path, seed: int) -> 
         driver.register(rng.randrange(10_000), rng.randint(0, 3), MODES[number % 3])
     driver.backfill()
     driver.check()
-    for _ in range(12):
+    for _ in range(ROUNDS):
         # deleted before, between and after whatever else the warehouse is doing
         driver.delete_derived(rng.randrange(10_000))
         act = rng.choice((driver.maintain, driver.backfill, lambda: driver.restart(rng.randrange(10_000)), None))
@@ -45,7 +49,7 @@ def test_deleting_derived_files_changes_no_answer(tmp_path: Path, seed: int) -> 
         driver.delete_derived(rng.randrange(10_000))
         driver.check()
     driver.check_catalog()
-    assert driver.checked >= 8 * 12 - driver.unanswered
+    assert driver.checked >= 8 * ROUNDS - driver.unanswered
     driver.close()
 
 
@@ -63,7 +67,7 @@ def test_derived_files_vanish_under_running_work(tmp_path: Path) -> None:
     deleting = threading.Thread(target=delete)
     deleting.start()
     try:
-        for number in range(15):
+        for number in range(at_one_row(6, 15)):
             driver.push(number, 20)
             driver.register(number, number % 4, MODES[number % 3])
             driver.backfill()

@@ -1,7 +1,7 @@
 """The state machine: random streams, rows and queries, interleaved with everything that may happen to a warehouse.
 
 After every step standing queries are invoked and compared with the oracle (DuckDB over all raw tuples). Runs without a
-JVM. `SOAK_SECONDS` says how long the soak goes on.
+JVM, and again, shorter, with residuals on Spark (`make onspark`). `SOAK_SECONDS` says how long the soak goes on.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.driver import MODES, Driver
+from ladle.testing.one_row import AT_ONE_ROW, at_one_row
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(0, 3)
@@ -182,13 +183,18 @@ def run_machine(examples: int, steps: int, *, derandomize: bool, phases: tuple[P
 
 
 def test_answers_are_the_oracles() -> None:
-    """At least two thousand steps, each followed by a comparison; almost everything is answered without Spark."""
+    """At least two thousand steps, each followed by a comparison; almost everything is answered without Spark.
+
+    With residuals on Spark some fifty steps, and everything is answered.
+    """
     # a failure is printed as found: to shrink it takes minutes, and the soak does
-    run_machine(45, 50, derandomize=True, phases=(Phase.generate,))
-    assert TALLY.steps >= 2_000
+    run_machine(at_one_row(3, 45), at_one_row(20, 50), derandomize=True, phases=(Phase.generate,))
+    assert TALLY.steps >= at_one_row(50, 2_000)
     assert TALLY.checked >= 1.5 * TALLY.steps
-    assert TALLY.filled > TALLY.checked / 3, f"only {TALLY.filled} of {TALLY.checked} answers had rows"
+    # the first examples are the smallest: of a few, fewer have rows
+    assert TALLY.filled > TALLY.checked / at_one_row(6, 3), f"only {TALLY.filled} of {TALLY.checked} answers had rows"
     assert TALLY.unanswered < TALLY.checked / 10, f"{TALLY.unanswered} answers needed Spark, {TALLY.checked} did not"
+    assert not (AT_ONE_ROW and TALLY.unanswered)
 
 
 @pytest.mark.soak

@@ -20,11 +20,12 @@ from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.driver import MODES
+from ladle.testing.one_row import at_one_row
 
 # a background thread that dies would go unnoticed here: answers are right without it
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
-PUSHES = 40
+PUSHES = at_one_row(12, 40)
 QUERY = "SELECT sum(amount) AS total, count(*) AS tuples FROM transfers WHERE account <> 'none'"
 
 Seen = list[tuple[int, int | None, int]]
@@ -83,11 +84,15 @@ def _run(path: Path, disturb: Callable[[Database, int], None]) -> tuple[list[See
     try:
         for number in range(PUSHES):
             rows = _transfers(rng, number)
+            looks = sum(map(len, seen))
             epoch = db.push("transfers", rows, wait=True)
             assert epoch is not None
             tuples += len(rows)
             history.append((epoch, tuples))
             disturb(db, number)
+            # a Spark job takes longer than a push: without a look in between, readers would see only the last
+            while sum(map(len, seen)) == looks and not errors:
+                stop.wait(0.002)
     finally:
         stop.set()
         for thread in threads:
@@ -135,7 +140,7 @@ def test_a_batch_is_one_epoch_also_over_partitions(tmp_path: Path) -> None:
     db = connect_inline(tmp_path / "warehouse", clock=ManualClock(), settings={"segment_rows_max": 8})
     db.sql("CREATE STREAM transfers (account STRING, amount BIGINT)")
     rng = random.Random(3)
-    for number in range(40):
+    for number in range(PUSHES):
         db.push("transfers", _transfers(rng, number))
         row = db.sql(QUERY).table.to_pylist()[0]
         assert not row["total"]

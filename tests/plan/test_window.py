@@ -113,3 +113,21 @@ def test_a_block_is_its_factors_in_any_order(factors: list[Factor], rng: random.
     assert block.text == Block("s", tuple(shuffled)).text
     assert block.text == Block("s", (*factors, *factors)).text
     assert block.text != Block("t", tuple(factors)).text
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (Bound(0, relative=True), "NOW"),
+        (Bound(-600_000_000, relative=True), "NOW - INTERVAL 10 MINUTES"),
+        (Bound(-5_400_000_000, relative=True), "NOW - INTERVAL 90 MINUTES"),
+        (Bound(3_600_000_000, relative=True), "NOW + INTERVAL 1 HOUR"),
+        (Bound(-7 * 86_400_000_000, relative=True), "NOW - INTERVAL 7 DAYS"),
+        (Bound(-1_500_000, relative=True), "NOW - INTERVAL 1.5 SECONDS"),
+        (Bound(-86_400_000_001, relative=True), "NOW - INTERVAL 86400.000001 SECONDS"),
+        (Bound(1_000_000, relative=True, months=-3), "NOW - INTERVAL 3 MONTHS + INTERVAL 1 SECOND"),
+        (Bound(0, relative=True, months=-12), "NOW - INTERVAL 1 YEAR"),
+    ],
+)
+def test_an_interval_is_shown_as_people_write_it(bound: Bound, text: str) -> None:
+    assert str(bound) == text

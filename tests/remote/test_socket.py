@@ -96,6 +96,11 @@ def test_all_of_a_database_through_another_process(remote: RemoteDatabase) -> No
     q = remote.register("SELECT n FROM ticks WHERE n > 1 BEGIN NOW - INTERVAL 10 SECONDS END NOW", name="q")
     many = remote.register_many({"a": "SELECT n FROM ticks", "b": "SELECT max(n) AS m FROM ticks"}, materialize="none")
     assert [query.name for query in many] == ["a", "b"]
+    assert remote.register("SELECT 1 AS one", name="A", if_not_exists=True).sql == "SELECT n FROM ticks"
+    assert [query.name for query in remote.register_many({"B": "SELECT 1 AS m"}, replace=True)] == ["B"]
+    remote.register("SELECT max(n) AS m FROM ticks", name="b", materialize="none", replace=True)
+    with pytest.raises(AlreadyExists, match="There is a query 'a' already"):
+        remote.register("SELECT 1 AS one", name="a")
     assert values(q.invoke()) == [2, 3, 4]
     assert values(q.invoke(now=at(2))) == [2]
     assert values(q.invoke(now=at(2).replace(tzinfo=None))) == [2]

@@ -68,6 +68,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.not_at_one_row("the setting is its subject")
 @pytest.mark.parametrize("name", QUERIES)
 def test_spark_and_duckdb_give_one_answer(tmp_path: Path, spark: SparkSession, name: str) -> None:
     """The same warehouse, with residuals in DuckDB, and again with the size set to one row: all in Spark."""
@@ -127,6 +128,7 @@ def test_a_query_that_raises_or_never_ends_harms_no_other(tmp_path: Path, spark:
         assert any("divi" in (q.error or "").lower() for q in db.status().queries if q.name == "raises")
 
 
+@pytest.mark.not_at_one_row("its queries have no residual")
 def test_the_backfill_covers_old_data_and_lets_epochs_pass(tmp_path: Path, spark: SparkSession) -> None:
     settings = {"backfill_rows_max": 20_000, "compact_files_min": 1_000}
     with ladle.connect(tmp_path / "warehouse", spark=spark, settings=settings) as db:
@@ -172,6 +174,7 @@ def test_other_tools_open_the_archive_while_it_runs(db: ladle.Database, spark: S
     assert frame.schema["timestamp"].dataType.simpleString() == "timestamp"
 
 
+@pytest.mark.not_at_one_row("that reading loads no Spark is its subject")
 def test_a_second_process_reads_every_committed_epoch(db: ladle.Database) -> None:
     db.sql("CREATE STREAM s (n INT)")
     db.register("SELECT count(*) AS c FROM s", name="counted")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -59,6 +60,20 @@ def one(text: str) -> Statement:
 )
 def test_statement(text: str, expected: Statement) -> None:
     assert one(text) == expected
+
+
+def test_create_query_keeps_or_replaces_when_told() -> None:
+    query = CreateQuery("q", bind("SELECT 1", Catalog()))
+    assert one("CREATE QUERY q AS SELECT 1") == query
+    assert one("CREATE QUERY IF NOT EXISTS q AS SELECT 1") == replace(query, if_not_exists=True)
+    assert one("create or replace query q AS SELECT 1") == replace(query, replace=True)
+    assert one("CREATE QUERY if AS SELECT 1") == replace(query, name="if")
+    for text, message in (
+        ("CREATE OR REPLACE QUERY IF NOT EXISTS q AS SELECT 1", "not both, found 'IF'"),
+        ("CREATE OR REPLACE STREAM s (a INT)", "Expected CREATE OR REPLACE QUERY"),
+    ):
+        with pytest.raises(SqlError, match=message):
+            one(text)
 
 
 def test_create_stream() -> None:

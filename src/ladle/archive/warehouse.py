@@ -38,6 +38,11 @@ class StreamPaths:
     results: Path
 
 
+def archive_of(stream_id: int) -> str:
+    """Where a stream's segments, a Delta table too, are in the warehouse."""
+    return f"streams/{stream_id}/archive"
+
+
 class Warehouse:
     """An open warehouse. `open` is the only way to get one."""
 
@@ -69,7 +74,7 @@ class Warehouse:
     def stream(self, stream_id: int) -> StreamPaths:
         root = self.streams / str(stream_id)
         return StreamPaths(
-            archive=root / "archive",
+            archive=self.path / archive_of(stream_id),
             quarantine=root / "quarantine",
             inbox=root / "inbox",
             sources=root / "sources",

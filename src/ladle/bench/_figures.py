@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from statistics import median
+from textwrap import wrap
 
 from ladle.errors import LadleError
 
 
+class Comparison(StrEnum):
+    """What is claimed of two alternatives: a ratio of medians, or how much later one is, also at worst."""
+
+    RATIO = "ratio"
+    DIFFERENCE = "difference"
+
+
 @dataclass(frozen=True)
 class Figure:
-    """One measured thing: the alternatives with their samples, and the ratio that is claimed."""
+    """One measured thing: the alternatives with their samples, and the comparison that is claimed."""
 
     name: str
     unit: str
     samples: Mapping[str, Sequence[float]]
     ratio: tuple[str, str]
-    """Which alternative's median is divided by which."""
+    """Which alternative's median is divided by which, or which is subtracted."""
+    comparison: Comparison = Comparison.RATIO
 
     @property
     def medians(self) -> dict[str, float]:
@@ -33,20 +44,65 @@ class Figure:
         above, below = self.ratio
         return self.medians[above] / self.medians[below]
 
+    @property
+    def tails(self) -> dict[str, dict[str, float]]:
+        """The median, the 99th percentile (the sample at or above 99 in 100) and the maximum of each alternative."""
+        return {name: {"p50": median(v), "p99": _p99(v), "max": max(v)} for name, v in self.samples.items()}
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """The same of the first alternative less the second."""
+        above, below = (self.tails[name] for name in self.ratio)
+        return {name: above[name] - below[name] for name in above}
+
+    @property
+    def claim(self) -> str:
+        above, below = self.ratio
+        match self.comparison:
+            case Comparison.RATIO:
+                return f"{above} / {below} = {self.ratio_value:.2f}"
+            case Comparison.DIFFERENCE:
+                values = ", ".join(f"{value:+.3g} {self.unit} ({name})" for name, value in self.differences.items())
+                return f"{above} - {below}: {values}"
+
+    @property
+    def line(self) -> str:
+        """For the terminal."""
+        values = ", ".join(f"{name} {self._shown(name)}" for name in self.samples)
+        return f"{self.name}: {values}; {self.claim}"
+
+    def _shown(self, name: str) -> str:
+        tails = self.tails[name]
+        if self.comparison is Comparison.RATIO:
+            return f"{tails['p50']:.4g} {self.unit}"
+        return " ".join(f"{key} {value:.3g} {self.unit}" for key, value in tails.items())
+
+
+def _p99(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[max(math.ceil(len(ordered) * 0.99) - 1, 0)]
+
 
 def write(figures: Sequence[Figure], name: str, directory: Path, parameters: Mapping[str, object]) -> None:
     """Print the figures, and write `<name>.json` and `<name>.svg`."""
     for figure in figures:
-        above, below = figure.ratio
-        values = ", ".join(f"{key} {value:.4g} {figure.unit}" for key, value in figure.medians.items())
-        sys.stdout.write(f"{figure.name}: {values}; {above} / {below} = {figure.ratio_value:.2f}\n")
+        sys.stdout.write(f"{figure.line}\n")
     directory.mkdir(parents=True, exist_ok=True)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
     value = {
         "benchmark": name,
         "machine": machine,
         "parameters": dict(parameters),
-        "figures": [{**asdict(f), "medians": f.medians, "ratio_value": f.ratio_value} for f in figures],
+        "figures": [
+            {
+                **asdict(figure),
+                "medians": figure.medians,
+                "tails": figure.tails,
+                "ratio_value": figure.ratio_value,
+                "differences": figure.differences,
+            }
+            for figure in figures
+        ],
     }
     (directory / f"{name}.json").write_text(json.dumps(value, indent=1) + "\n")
     _draw(figures, directory / f"{name}.svg")
@@ -70,8 +126,7 @@ def _draw(figures: Sequence[Figure], path: Path) -> None:
         axis.bar_label(bars, fmt="%.3g", padding=2)
         for position, values in enumerate(figure.samples.values()):
             axis.plot([position] * len(values), values, "k.", markersize=3, alpha=0.5)
-        above, below = figure.ratio
-        axis.set_title(f"{figure.name}\n{above} / {below} = {figure.ratio_value:.2f}", fontsize=9)
+        axis.set_title("\n".join([*wrap(figure.name, 44), *wrap(figure.claim, 44)]), fontsize=8)
         axis.set_ylabel(figure.unit)
         axis.margins(y=0.15)
         axis.spines[["top", "right"]].set_visible(False)

@@ -1,6 +1,7 @@
 """What an epoch costs with an empty query set, beside Spark's own foreachBatch that writes the same Parquet files.
 
-Also: how soon a pushed row is visible, and what an invocation costs beside DuckDB over the same rows in memory.
+Also: how soon a pushed row is visible, how much later when a backfill runs, and what an invocation costs beside DuckDB
+over the same rows in memory.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ladle.bench._figures import Figure, write
+from ladle.bench._figures import Comparison, Figure, write
 from ladle.connection import connect
 from ladle.engine import Database
+from ladle.errors import LadleError
 
-DESCRIPTION = "an epoch with an empty query set, a push, and an invocation, beside Spark and DuckDB"
+DESCRIPTION = "an epoch with an empty query set, a push, also during a backfill, and an invocation"
 
 _STREAM = "CREATE STREAM {name} (ts TIMESTAMP, a INT, b INT, c INT, d INT) TIMESTAMP BY ts MAX AHEAD INTERVAL 100 DAYS"
 _SCHEMA = "ts TIMESTAMP, a INT, b INT, c INT, d INT"
+_FILE_ROWS = 1 << 16
+"""Tuples of a file of retained data: one segment, so a backfill job has several files."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -33,15 +37,17 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--rows", type=int, default=1 << 19, help="tuples of an epoch")
     parser.add_argument("--epochs", type=int, default=5, help="epochs measured in each round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, the alternatives taking turns")
+    parser.add_argument("--retained", type=int, default=1 << 22, help="tuples that a backfill reads")
+    parser.add_argument("--queries", type=int, default=512, help="queries that wait for the backfill")
     parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"), help="where the figures go")
     args = parser.parse_args(arguments)
     if args.quick:
         args.rows, args.epochs, args.rounds = 1 << 13, 2, 1
+        args.retained, args.queries = 1 << 18, 128
     with TemporaryDirectory(prefix="ladle-bench-") as scratch:
         figures = _measure(Path(scratch), args)
-    parameters = {"rows": args.rows, "epochs": args.epochs, "rounds": args.rounds, "quick": args.quick}
-    write(figures, "epoch", args.out, parameters)
+    write(figures, "epoch", args.out, {name: value for name, value in vars(args).items() if name != "out"})
     return 0
 
 
@@ -63,9 +69,18 @@ def _measure(scratch: Path, args: argparse.Namespace) -> list[Figure]:
             db.push("pushed", [{"n": 0}], wait=True)
         pushes = [_timed(lambda: db.push("pushed", [{"n": 1}], wait=True)) for _ in range(5 if args.quick else 30)]
         invocations = _invocations(db, args)
+        _say(f"pushes of ten rows while {args.queries} new queries meet {args.retained} old tuples")
+        backfill = beside_backfill(db, rows=args.retained, queries=args.queries)
     return [
         Figure(f"epoch of {args.rows:,} tuples, no query", "s", times, ("Ladle", "Spark")),
         Figure("one pushed row visible", "s", {"push": pushes, "epoch": times["Ladle"]}, ("push", "epoch")),
+        Figure(
+            f"ten pushed rows visible; backfill: {args.queries} queries, {args.retained:,} tuples",
+            "s",
+            backfill,
+            ("beside a backfill", "alone"),
+            Comparison.DIFFERENCE,
+        ),
         *invocations,
     ]
 
@@ -96,6 +111,44 @@ def _ladle_epochs(db: Database, inputs: Path, stream: str) -> list[float]:
         seen = epochs
     attached.stop()
     return np.diff(ends).tolist()
+
+
+def beside_backfill(db: Database, *, rows: int, queries: int, pushes: int = 30) -> dict[str, list[float]]:
+    """Seconds until a small push is visible: while new queries meet old tuples, and with the same queries after that.
+
+    Only pushes during which the backfill ran from beginning to end count as beside it.
+    """
+    rng = np.random.default_rng(2)
+    db.sql(_STREAM.format(name="retained"))
+    for number in range(rows // _FILE_ROWS):
+        db.push("retained", _tuples(rng, _FILE_ROWS, number), wait=True)
+    few = _tuples(rng, 10, rows // 10)
+
+    def push() -> float:
+        return _timed(lambda: db.push("retained", few, wait=True))
+
+    for _ in range(5):
+        push()
+    db.register_many({f"interval_{number}": _interval_query(rng) for number in range(queries)})
+    beside = []
+    while not _covered(db):
+        seconds = push()
+        if not _covered(db):
+            beside.append(seconds)
+    if not beside:
+        raise LadleError("The backfill was over before a push could be measured.", hint="take more queries or tuples")
+    return {"alone": [push() for _ in range(max(pushes, len(beside)))], "beside a backfill": beside}
+
+
+def _covered(db: Database) -> bool:
+    return all(query.coverage == 1.0 for query in db.status().queries)
+
+
+def _interval_query(rng: np.random.Generator) -> str:
+    """An interval on each attribute with probability 0.6, and on one at least."""
+    names = [name for name in "abcd" if rng.random() < 0.6] or ["a"]
+    bounds = [(name, *rng.integers(0, 256, 2).tolist()) for name in names]
+    return "SELECT * FROM retained WHERE " + " AND ".join(f"{x} > {lo} AND {x} <= {lo + w}" for x, lo, w in bounds)
 
 
 def _invocations(db: Database, args: argparse.Namespace) -> list[Figure]:

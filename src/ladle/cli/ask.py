@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ladle.cli.output import add_format, write_answer
-from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience
+from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience, typed
 from ladle.errors import LadleError, Position
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _READS = frozenset({"SELECT", "WITH", "VALUES", "(", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"})
 """First words of statements that change nothing: a script of these alone needs no right to write."""
+
+_WRITES = frozenset({"CREATE", "ALTER", "DROP", "INSERT"})
 
 
 def add(commands: Commands) -> None:
@@ -119,13 +122,13 @@ def _sql(args: argparse.Namespace) -> int:
     with about(text):
         with patience("reading"):
             texts = _split(text)
-        reads = all(statement.split(None, 1)[0].upper() in _READS for statement in texts)
-        _print_answers(args, text, read_only=reads)
+        words = {statement.split(None, 1)[0].upper() for statement in texts}
+        _print_answers(args, text, read_only=words <= _READS, create="CREATE" in words)
     return 0
 
 
-def _print_answers(args: argparse.Namespace, text: str, *, read_only: bool) -> None:
-    with opened(args, read_only=read_only) as db:
+def _print_answers(args: argparse.Namespace, text: str, *, read_only: bool, create: bool) -> None:
+    with opened(args, read_only=read_only, create=create) as db:
         for number, answer in enumerate(run_script(db, text)):
             if number and args.format == "table":
                 sys.stdout.write("\n")
@@ -169,15 +172,19 @@ def _statements(args: argparse.Namespace) -> str | None:
         return None if sys.stdin.isatty() else sys.stdin.read()
     if name == "-":
         return sys.stdin.read()
-    return read_text(Path(name))
-
-
-def read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise LadleError(f"Can't read '{path}': {reason}.") from None
+        statement = isinstance(error, OSError) and _is_statement(name)
+        hint = f"to run a statement: {typed(args, 'sql', '-c', shlex.quote(name))}" if statement else None
+        raise LadleError(f"Can't read '{name}': {reason}.", hint=hint) from None
+
+
+def _is_statement(text: str) -> bool:
+    """Whether what was given as a file's name looks like SQL."""
+    first, _, rest = text.strip().partition(" ")
+    return bool(rest) and first.upper() in _READS | _WRITES
 
 
 def _invoke(args: argparse.Namespace) -> int:

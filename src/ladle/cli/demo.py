@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
             Start four live streams (trades, quotes, sensors, connections) through a local Spark, register
             standing queries of each window kind, and show rates, epochs, coverage and answers as they change.
             The streams are generated, or replayed from real files when LADLE_DATA names a folder with them.
-            Ends after DEMO_SECONDS, or with Ctrl-C.
+            Ends DEMO_SECONDS after the first rows are shown, or with Ctrl-C.
         """,
         examples="""
             ladle demo
@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
         type=float,
         metavar="N",
         default=_seconds_of_environment(),
-        help="end by itself after N seconds (default: $DEMO_SECONDS, else run until Ctrl-C)",
+        help="end by itself N seconds after the first rows are shown (default: $DEMO_SECONDS, else run until Ctrl-C)",
     )
     demo.add_argument("--generated", action="store_true", help="use the generators even if there are real files")
     demo.add_argument("--plain", action="store_true", help="progress lines instead of the live view")

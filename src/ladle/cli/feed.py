@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience
-from ladle.errors import LadleError, unknown
+from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience, typed
+from ladle.errors import AlreadyExists, LadleError, unknown
 
 if TYPE_CHECKING:
     from ladle.schema import StreamSchema
@@ -32,8 +32,8 @@ def _add_push(commands: Commands) -> None:
         description="""
             Push the rows of files into a stream: CSV with a header, JSON lines or Parquet; `-` is standard
             input, and rows piped into it arrive as they come. The command ends when the rows are visible.
-            Rows that don't fit go to the stream's quarantine (SELECT * FROM <stream>.quarantine), the others
-            go on.
+            Rows that don't fit go to the stream's quarantine (SELECT * FROM <stream>.quarantine) with file, line
+            and reason; the others go on.
         """,
         examples="""
             ladle push trades monday.csv tuesday.csv
@@ -65,6 +65,7 @@ def _add_register(commands: Commands) -> None:
         examples="""
             ladle register dear "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 HOUR END NOW"
             ladle register total "SELECT count(*) AS n FROM trades" --materialize complete
+            ladle register total "SELECT sum(size) AS n FROM trades" --replace
         """,
     )
     add_warehouse(register)
@@ -75,6 +76,9 @@ def _add_register(commands: Commands) -> None:
         choices=_MODES,
         help="what is kept ready: none, partial (results per segment, the default), complete (the answer)",
     )
+    taken = register.add_mutually_exclusive_group()
+    taken.add_argument("--if-not-exists", action="store_true", help="keep a query that has the name already")
+    taken.add_argument("--replace", action="store_true", help="put this one in its place")
 
 
 def _push(args: argparse.Namespace) -> int:
@@ -89,7 +93,9 @@ def _push(args: argparse.Namespace) -> int:
             with patience(f"pushing {name}"), _opened_file(name) as file:
                 live = name == "-"
                 try:
-                    for table, last in _with_last(read_rows(file, form, schema, live=live), live=live):
+                    place = "stdin" if live else name
+                    tables = read_rows(file, form, schema, name=place, live=live)
+                    for table, last in _with_last(tables, live=live):
                         if args.no_wait:
                             db.receive(args.stream, table)
                         else:
@@ -104,9 +110,8 @@ def _push(args: argparse.Namespace) -> int:
             rejected = _quarantined(db, args.stream) - rejected
             sys.stdout.write(f"pushed {pushed:,} row{'' if pushed == 1 else 's'} to {args.stream}{seen}\n")
             if rejected:
-                sys.stdout.write(
-                    f"{rejected:,} of them did not fit; the reasons: SELECT * FROM {args.stream}.quarantine\n"
-                )
+                reasons = typed(args, "sql", "-c", f'"SELECT reason, row FROM {args.stream}.quarantine"')
+                sys.stdout.write(f"{rejected:,} of them did not fit; the reasons: {reasons}\n")
     return 0
 
 
@@ -174,6 +179,15 @@ def _opened_file(name: str) -> Iterator[BinaryIO]:
 def _register(args: argparse.Namespace) -> int:
     how = {} if args.materialize is None else {"materialize": args.materialize}
     with patience("opening the warehouse"), opened(args) as db, about(args.sql):
-        query = db.register(args.sql, name=args.name, **how)
-    sys.stdout.write(f"registered {query.name}; its answer: ladle invoke {query.name}\n")
+        stood = any(query.name.lower() == args.name.lower() for query in db.queries())
+        try:
+            query = db.register(args.sql, name=args.name, if_not_exists=args.if_not_exists, replace=args.replace, **how)
+        except AlreadyExists as error:
+            if stood:
+                error.hint = "choose another name, keep it with --if-not-exists, or change it with --replace"
+            raise
+    done = f"registered {query.name}"
+    if stood:
+        done = f"replaced {query.name}" if args.replace else f"{query.name} stands already, unchanged"
+    sys.stdout.write(f"{done}; its answer: {typed(args, 'invoke', query.name)}\n")
     return 0

@@ -53,6 +53,8 @@ def write_answer(answer: Answer, *, form: str, rows_max: int) -> None:
             from ladle.present import table_text
 
             sys.stdout.write(table_text(table, rows_max=rows_max or table.num_rows) + "\n")
+            if answer.message:
+                sys.stdout.write(answer.message + "\n")
 
 
 def _write_csv(table: pa.Table) -> None:

@@ -2,7 +2,7 @@
 
 CSV values stay text, and the stream's door converts them, so that a value that does not fit costs its own row
 and not the file. A line that can't be parsed at all goes the same way: it is pushed with the reason, and ends
-in the quarantine.
+in the quarantine. Every row carries its file and line, which the reason then names.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ import os
 import select
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from ladle.cli.records import Int64s, cut_records, line_numbers
+from ladle.columns import from_numpy
 from ladle.errors import LadleError
 from ladle.schema import StreamSchema
-from ladle.stem.intake import RAW, REASON, rows_to_table
+from ladle.stem.intake import FILE, LINE, RAW, REASON, rows_to_table
 
 FORMATS = ("csv", "json", "parquet")
 _SUFFIXES = {
@@ -37,6 +42,10 @@ _SUFFIXES = {
 _BLOCK_BYTES = 8 << 20
 _PARQUET_ROWS = 1 << 18
 _LINGER_SECONDS = 0.5
+_UNKNOWN = 0
+
+Broken = tuple[int, str, str]
+"""Line, reason and text of what is no row."""
 
 
 def format_of(name: str, given: str | None) -> str:
@@ -51,45 +60,60 @@ def format_of(name: str, given: str | None) -> str:
     return found
 
 
-def read_rows(file: BinaryIO, form: str, schema: StreamSchema, *, live: bool) -> Iterator[pa.Table]:
-    """The file's rows, in order. From a live input, what has come is handed over after half a second."""
+def read_rows(file: BinaryIO, form: str, schema: StreamSchema, *, name: str, live: bool) -> Iterator[pa.Table]:
+    """The file's rows, in order, each with `name` and its line. A live input's are handed over after half a second."""
     match form:
         case "parquet":
-            yield from _parquet(io.BytesIO(file.read()) if live else file)
+            yield from _parquet(io.BytesIO(file.read()) if live else file, name)
         case "json":
-            for block in _line_blocks(file, live=live, quoted=False):
-                yield from _json(block, schema)
+            line = 1
+            for block in _line_blocks(file, live=live):
+                yield from _json(block, schema, name, line)
+                line += block.count(b"\n")
         case _:
-            yield from _csv(file, schema, live=live)
+            yield from _csv(file, schema, name, live=live)
 
 
-def _parquet(file: BinaryIO) -> Iterator[pa.Table]:
+def _parquet(file: BinaryIO, name: str) -> Iterator[pa.Table]:
+    row = 1
     for batch in pq.ParquetFile(file).iter_batches(_PARQUET_ROWS):
-        yield pa.Table.from_batches([batch])
+        yield _placed(pa.Table.from_batches([batch]), name, np.arange(row, row + len(batch)))
+        row += len(batch)
 
 
-def _csv(file: BinaryIO, schema: StreamSchema, *, live: bool) -> Iterator[pa.Table]:
-    header = b""
-    for block in _line_blocks(file, live=live, quoted=True):
+def _csv(file: BinaryIO, schema: StreamSchema, name: str, *, live: bool) -> Iterator[pa.Table]:
+    header, rest, line = b"", b"", 1
+    names: list[str] = []
+    for chunk in chain(_chunks(file, live=live), [b""]):
+        final = not chunk
+        rest += chunk
+        if final and rest and not rest.endswith(b"\n"):
+            rest += b"\n"
         if not header:
-            block = block.removeprefix(b"\xef\xbb\xbf")
-            end = block.index(b"\n") + 1
-            header, block = block[:end], block[end:]
-        if block.strip():
-            yield from _csv_block(header, block, schema)
+            end = rest.find(b"\n") + 1
+            header, rest, line = rest[:end].removeprefix(b"\xef\xbb\xbf"), rest[end:], 2
+            if not end:
+                continue
+            names = csv.read_csv(io.BytesIO(header)).column_names
+        found = cut_records(rest, line, len(names), final=final)
+        line += rest.count(b"\n", 0, found.used)
+        rest = rest[found.used :]
+        if len(found.lines) or found.broken:
+            yield from _csv_block(header + found.text, found.lines, found.broken, names, schema, name)
 
 
-def _csv_block(header: bytes, block: bytes, schema: StreamSchema) -> Iterator[pa.Table]:
-    broken: list[tuple[str, str]] = []
+def _csv_block(
+    text: bytes, lines: Int64s, broken: list[Broken], names: list[str], schema: StreamSchema, name: str
+) -> Iterator[pa.Table]:
+    invalid: list[csv.InvalidRow] = []
 
     def note(row: csv.InvalidRow) -> str:
-        broken.append((f"{row.actual_columns} values where {row.expected_columns} were expected", row.text))
+        invalid.append(row)
         return "skip"
 
-    names = csv.read_csv(io.BytesIO(header)).column_names
-    yield csv.read_csv(
-        io.BytesIO(header + block),
-        read_options=csv.ReadOptions(use_threads=False),
+    table = csv.read_csv(
+        io.BytesIO(text),
+        read_options=csv.ReadOptions(use_threads=False, block_size=len(text) + 1),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
@@ -98,55 +122,79 @@ def _csv_block(header: bytes, block: bytes, schema: StreamSchema) -> Iterator[pa
             quoted_strings_can_be_null=False,
         ),
     )
+    lines = _as_many(lines, len(table) + len(invalid))
+    # The rows that Arrow numbers are the header and the records, in order.
+    skipped = [row.number - 2 for row in invalid]
+    broken = broken + [
+        (int(lines[number]), f"{row.actual_columns} values where {row.expected_columns} were expected", row.text)
+        for number, row in zip(skipped, invalid, strict=True)
+    ]
+    yield _placed(table, name, np.delete(lines, skipped))
     if broken:
-        yield _rejected(broken, schema)
+        yield _rejected(sorted(broken), schema, name)
 
 
-def _json(block: bytes, schema: StreamSchema) -> Iterator[pa.Table]:
+def _json(block: bytes, schema: StreamSchema, name: str, line: int) -> Iterator[pa.Table]:
     try:
-        yield pa_json.read_json(
+        table = pa_json.read_json(
             io.BytesIO(block),
             read_options=pa_json.ReadOptions(block_size=len(block) + 1),
             parse_options=pa_json.ParseOptions(explicit_schema=schema.declared),
         )
+        yield _placed(table, name, _as_many(line_numbers(block, line), len(table)))
         return
     except pa.ArrowException:
         # Something in this block is not as the schema says: line by line, to find which.
         pass
-    rows, broken = [], []
-    for line in block.splitlines():
-        if not line.strip():
+    rows: list[dict[str, object]] = []
+    lines: list[int] = []
+    broken: list[Broken] = []
+    for number, content in enumerate(block.split(b"\n"), line):
+        if not content.strip():
             continue
-        text = line.decode("utf-8", errors="backslashreplace")
+        text = content.decode("utf-8", errors="backslashreplace").rstrip("\r")
         try:
             row = json.loads(text)
         except ValueError as error:
-            broken.append((f"not JSON: {error}", text))
+            broken.append((number, f"not JSON: {error}", text))
             continue
         if isinstance(row, dict):
             rows.append(row)
+            lines.append(number)
         else:
-            broken.append(("not a JSON object", text))
+            broken.append((number, "not a JSON object", text))
     if rows:
-        yield rows_to_table(rows, schema)
+        yield _placed(rows_to_table(rows, schema), name, np.array(lines))
     if broken:
-        yield _rejected(broken, schema)
+        yield _rejected(broken, schema, name)
 
 
-def _rejected(broken: list[tuple[str, str]], schema: StreamSchema) -> pa.Table:
+def _rejected(broken: list[Broken], schema: StreamSchema, name: str) -> pa.Table:
     """Lines for the quarantine, with their reasons."""
     columns = {column.name: pa.nulls(len(broken)) for column in schema.columns}
-    columns[REASON] = pa.array([reason for reason, _ in broken], pa.string())
-    columns[RAW] = pa.array([text for _, text in broken], pa.string())
-    return pa.table(columns)
+    columns[REASON] = pa.array([reason for _, reason, _ in broken], pa.string())
+    columns[RAW] = pa.array([text for _, _, text in broken], pa.string())
+    return _placed(pa.table(columns), name, np.array([line for line, _, _ in broken]))
 
 
-def _line_blocks(file: BinaryIO, *, live: bool, quoted: bool) -> Iterator[bytes]:
-    """Blocks of whole lines; with `quoted`, a line break inside quotes ends no line."""
+def _placed(table: pa.Table, name: str, lines: Int64s) -> pa.Table:
+    """The table with the place of each row."""
+    files = pa.DictionaryArray.from_arrays(from_numpy(np.zeros(len(table), dtype=np.int8)), pa.array([name]))
+    numbers = from_numpy(lines.astype(np.int64))
+    return table.append_column(FILE, files).append_column(LINE, pc.if_else(pc.equal(numbers, _UNKNOWN), None, numbers))
+
+
+def _as_many(lines: Int64s, rows: int) -> Int64s:
+    """The lines; unknown ones when Arrow saw other rows than we did (it ends a line at a lone carriage return too)."""
+    return lines if len(lines) == rows else np.full(rows, _UNKNOWN)
+
+
+def _line_blocks(file: BinaryIO, *, live: bool) -> Iterator[bytes]:
+    """Blocks of whole lines."""
     rest = b""
-    for chunk in _live_chunks(file) if live else iter(lambda: file.read(_BLOCK_BYTES), b""):
+    for chunk in _chunks(file, live=live):
         rest += chunk
-        end = _last_line_end(rest, quoted=quoted)
+        end = rest.rfind(b"\n") + 1
         if end:
             yield rest[:end]
             rest = rest[end:]
@@ -154,11 +202,8 @@ def _line_blocks(file: BinaryIO, *, live: bool, quoted: bool) -> Iterator[bytes]
         yield rest + b"\n"
 
 
-def _last_line_end(block: bytes, *, quoted: bool) -> int:
-    end = block.rfind(b"\n") + 1
-    while quoted and end and block.count(b'"', 0, end) % 2:
-        end = block.rfind(b"\n", 0, end - 1) + 1
-    return end
+def _chunks(file: BinaryIO, *, live: bool) -> Iterator[bytes]:
+    return _live_chunks(file) if live else iter(lambda: file.read(_BLOCK_BYTES), b"")
 
 
 def _live_chunks(file: BinaryIO) -> Iterator[bytes]:

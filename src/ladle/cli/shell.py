@@ -39,7 +39,7 @@ KEYWORDS = (
     "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FOREVER", "FROM", "GROUP", "HAVING",
     "HOUR", "HOURS", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LIKE", "LIMIT",
     "MAX", "MINUTE", "MINUTES", "NOT", "NOW", "NULL", "OR", "ORDER", "QUERIES", "QUERY", "RANGE",
-    "RETAIN", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "STREAM", "STREAMS", "THEN",
+    "REPLACE", "RETAIN", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "STREAM", "STREAMS", "THEN",
     "TIMESTAMP", "TRUE", "UNION", "VALUES", "WHEN", "WHERE", "WITH",
 )
 FUNCTIONS = (
@@ -102,7 +102,7 @@ def run_shell(args: argparse.Namespace) -> int:
     """Read statements until the user leaves."""
     title = f"'{args.warehouse}'" + ("" if Path(args.warehouse).exists() else ", a new warehouse")
     with patience("opening the warehouse"):
-        opening = opened(args)
+        opening = opened(args, create=True)
         db = opening.__enter__()
     try:
         Shell(db, form=args.format, rows_max=args.rows).run(title)
@@ -131,16 +131,17 @@ class Shell:
         _say(f"Ladle SQL on {title}. A statement ends with ';'. Help: \\?  Leave: \\q")
         session = self._session()
         while True:
-            self._refresh_names()
+            # Ctrl-C may come at any step, and again while the first is heeded: none of them ends the shell.
             try:
+                self._refresh_names()
                 text = session.prompt("ladle> ").strip()
+                if text in ("\\q", "quit", "exit", "quit;", "exit;"):
+                    return
+                self.handle(text)
             except KeyboardInterrupt:
                 continue
             except EOFError:
                 return
-            if text in ("\\q", "quit", "exit", "quit;", "exit;"):
-                return
-            self.handle(text)
 
     def handle(self, text: str) -> None:
         """Run one input; errors and Ctrl-C end that input, not the shell."""

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ladle.cli.terminal import Commands, add_warehouse, command, opened, patience
+from ladle.cli.terminal import Commands, add_warehouse, command, opened, patience, typed
 
 if TYPE_CHECKING:
     from ladle.status import Status
@@ -45,8 +45,12 @@ def _status(args: argparse.Namespace) -> int:
 
         sys.stdout.write(json.dumps(asdict(status), default=str) + "\n")
     else:
-        sys.stdout.write(status_text(status) + "\n")
+        sys.stdout.write(status_text(status, _create(args)) + "\n")
     return 0
+
+
+def _create(args: argparse.Namespace) -> str:
+    return typed(args, "sql", "-c", '"CREATE STREAM ..."')
 
 
 def _watch(args: argparse.Namespace) -> int:
@@ -54,7 +58,7 @@ def _watch(args: argparse.Namespace) -> int:
     try:
         with opened(args, read_only=True) as db:
             while True:
-                sys.stdout.write(f"{clear}{status_text(db.status())}\n")
+                sys.stdout.write(f"{clear}{status_text(db.status(), _create(args))}\n")
                 sys.stdout.flush()
                 time.sleep(_WATCH_SECONDS)
     except KeyboardInterrupt:
@@ -62,8 +66,8 @@ def _watch(args: argparse.Namespace) -> int:
         return 0
 
 
-def status_text(status: Status) -> str:
-    """The status as a few tables; those with nothing to show are left out."""
+def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
+    """The status as a few tables; those with nothing to show are left out, and without streams how to `create` one."""
     access = ", read only" if status.read_only else ""
     parts = [f"{status.path}: epoch {status.epoch:,}, Spark {status.spark}{access}"]
     streams: list[dict[str, Any]] = [
@@ -111,7 +115,7 @@ def status_text(status: Status) -> str:
     parts += [f"{stream.name}: pushes wait: {stream.error}" for stream in status.streams if stream.error]
     parts += [f"{task} failed: {reason}" for task, reason in status.problems.items()]
     if not status.streams:
-        parts.append('There are no streams yet. Create one: ladle sql -c "CREATE STREAM ..."')
+        parts.append(f"There are no streams yet. Create one: {create}")
     return "\n\n".join(parts)
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,13 +28,14 @@ from ladle.demo.generators import Feed
 from ladle.demo.replay import Trace
 from ladle.demo.scenario import FILE_STREAMS, LATE, STREAMS, Standing, standing_queries
 from ladle.demo.view import Picture, QueryLine, StreamLine, count_text, render
-from ladle.errors import LadleError, WarehouseError
+from ladle.errors import LadleError, PipelineError, WarehouseError
 from ladle.present import cells, table_text
 
 _LATE_AFTER_SECONDS = 20.0
 _VIEW_SECONDS = 0.5
 _PLAIN_SECONDS = 5.0
 _TURN_SECONDS = 5.0
+_FIRST_ROWS_SECONDS_MAX = 180.0
 _WAYS = {
     "trades": "Spark file source (Parquet)",
     "quotes": "pushed as Arrow tables",
@@ -100,13 +101,18 @@ class Demo:
             ending.callback(self._close, db)
             pump = self._prepare(db, feeds)
             pump.start()
+            asker = Asker(db, self._standing)
             try:
-                self._watch(db, pump, time.monotonic())
+                self._watch(db, pump, asker)
+            except KeyboardInterrupt:
+                self._say(closing_text(self._picture, asker.took_ms))
+                raise
             finally:
                 pump.stop()
                 if picture_file is not None:
                     save_picture(self._picture, picture_file)
             self._summary(db)
+            self._say(closing_text(self._picture, asker.took_ms))
         self._say("done")
 
     def _close(self, db: Any) -> None:
@@ -147,12 +153,12 @@ class Demo:
 
     # -- while it runs --
 
-    def _watch(self, db: Any, pump: Pump, begin: float) -> None:
-        asker = Asker(db, self._standing)
+    def _watch(self, db: Any, pump: Pump, asker: Asker) -> None:
         asker.start()
         late = False
         try:
             with self._screen() as show:
+                begin = self._await_rows(db, asker, pump, show)
                 while self._seconds is None or time.monotonic() - begin < self._seconds:
                     self._picture.seconds = time.monotonic() - begin
                     if not late and self._late_is_due():
@@ -166,6 +172,22 @@ class Demo:
                     self._look(db, asker, pump)
         finally:
             asker.stop()
+
+    def _await_rows(self, db: Any, asker: Asker, pump: Pump, show: Callable[[], None]) -> float:
+        """Wait until rows are there to show; the time of the demo runs from then on, and this is when."""
+        waiting_since = time.monotonic()
+        while True:
+            self._look(db, asker, pump)
+            show()
+            if self._picture.has_rows:
+                return time.monotonic()
+            if time.monotonic() - waiting_since > _FIRST_ROWS_SECONDS_MAX:
+                why = [line.error for line in self._picture.streams.values() if line.error]
+                raise PipelineError(
+                    f"No rows came in {_FIRST_ROWS_SECONDS_MAX:.0f} seconds. {why[0] if why else ''}".rstrip(),
+                    hint="is the machine busy, or its disk full?",
+                )
+            time.sleep(_VIEW_SECONDS)
 
     def _late_is_due(self) -> bool:
         due = _LATE_AFTER_SECONDS if self._seconds is None else min(_LATE_AFTER_SECONDS, self._seconds / 2)
@@ -232,12 +254,17 @@ class Demo:
     def _screen(self) -> Iterator[Any]:
         if self._live:
             with Live(console=self._console, screen=True, auto_refresh=False) as live:
-                yield lambda: live.update(render(self._picture, self._console.height), refresh=True)
+                size = self._console
+
+                def draw() -> None:
+                    live.update(render(self._picture, width=size.width, height=size.height), refresh=True)
+
+                yield draw
             return
         said = [-_PLAIN_SECONDS]
 
         def show() -> None:
-            if self._picture.seconds - said[0] >= _PLAIN_SECONDS:
+            if self._picture.has_rows and self._picture.seconds - said[0] >= _PLAIN_SECONDS:
                 said[0] = self._picture.seconds
                 self._say(progress_line(self._picture))
 
@@ -284,7 +311,9 @@ class Asker:
         self._standing = standing
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._answers: dict[str, tuple[int, float, str, str, str]] = {}
+        self._answers: dict[str, tuple[int, float, str, pa.Table | None, str]] = {}
+        self.took_ms: list[float] = []
+        """How long each answer took."""
         self._thread = threading.Thread(target=self._run, name="ladle-demo-asker", daemon=True)
 
     def start(self) -> None:
@@ -305,17 +334,15 @@ class Asker:
             for name in list(self._standing):
                 if self._stop.wait(0.1):
                     return
+                known: tuple[int, float, str, pa.Table | None, str]
                 try:
                     answer = self._db.query(name).invoke()
-                    known = (
-                        len(answer),
-                        answer.seconds * 1_000,
-                        headline(answer.table),
-                        table_text(answer.table, rows_max=6, width=110, footer=False),
-                        f"epoch {answer.epoch}, now {answer.now:%H:%M:%S} UTC",
-                    )
+                    took_ms = answer.seconds * 1_000
+                    self.took_ms.append(took_ms)
+                    as_of = f"epoch {answer.epoch}, now {answer.now:%H:%M:%S} UTC"
+                    known = (len(answer), took_ms, headline(answer.table), answer.table, as_of)
                 except LadleError as error:
-                    known = (0, 0.0, error.message, error.message, "")
+                    known = (0, 0.0, error.message, None, "")
                 with self._lock:
                     self._answers[name] = known
 
@@ -341,10 +368,26 @@ def progress_line(picture: Picture) -> str:
     )
 
 
+def closing_text(picture: Picture, took_ms: Sequence[float]) -> str:
+    """What it all came to, in a sentence or two."""
+    rows = sum(line.rows for line in picture.streams.values())
+    quarantined = sum(line.quarantined for line in picture.streams.values())
+    lines = [
+        f"{int(picture.seconds) // 60}:{int(picture.seconds) % 60:02d}: {count_text(rows)} rows in "
+        f"{len(picture.streams)} streams, {picture.epoch:,} epochs, {count_text(quarantined)} rows quarantined"
+    ]
+    if took_ms:
+        middle = sorted(took_ms)[len(took_ms) // 2]
+        lines.append(
+            f"{len(picture.queries)} standing queries gave {len(took_ms):,} answers, half in {middle:.0f} ms or less"
+        )
+    return "\n".join(lines)
+
+
 def save_picture(picture: Picture, file: str) -> None:
     """The view as an SVG that needs nothing from the network, and keeps its spaces in every viewer."""
     console = Console(record=True, width=124, file=io.StringIO(), force_terminal=True)
-    console.print(render(picture))
+    console.print(render(picture, width=124))
     svg = console.export_svg(title="ladle demo")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = svg.replace("<text ", '<text xml:space="preserve" ')

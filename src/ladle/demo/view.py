@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from textwrap import wrap
 
+import pyarrow as pa
 from rich import box
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from ladle.present import table_text
+
 _BARS = " ▁▂▃▄▅▆▇█"
-_SPARK_WIDTH = 24
+SPARK_WIDTH_MAX = 60
+_SPARK_WIDTH_MIN = 10
 _COVERAGE_WIDTH = 10
-_ANSWER_LINES = 12
+_ANSWER_LINES = 14
+_ANSWER_LINES_MIN = 5
+_WIDE_COLUMNS = 110
+_ROOMY_LINES = 32
 
 
 @dataclass
@@ -30,7 +40,7 @@ class StreamLine:
     quarantined: int = 0
     waiting: int = 0
     error: str | None = None
-    rates: deque[float] = field(default_factory=lambda: deque(maxlen=_SPARK_WIDTH))
+    rates: deque[float] = field(default_factory=lambda: deque(maxlen=SPARK_WIDTH_MAX))
     _noted: tuple[float, int] | None = None
 
     def note_rows(self, rows: int, seconds: float) -> None:
@@ -57,7 +67,7 @@ class QueryLine:
     rows: int | None = None
     took_ms: float = 0.0
     headline: str = ""
-    answer: str = ""
+    answer: pa.Table | None = None
     as_of: str = ""
     late: bool = False
 
@@ -76,25 +86,47 @@ class Picture:
     shown: str | None = None
     events: deque[str] = field(default_factory=lambda: deque(maxlen=3))
 
+    @property
+    def has_rows(self) -> bool:
+        return any(line.rows for line in self.streams.values())
 
-def render(picture: Picture, height: int = 40) -> RenderableType:
-    """The view in `height` lines: in a low terminal the answer gets what is left."""
+
+def render(picture: Picture, *, width: int = 120, height: int = 40) -> RenderableType:
+    """The view in so many columns and lines: what matters less gives way, and the answer gets what is left."""
+    room = Room(width, roomy=height >= _ROOMY_LINES)
     parts: list[RenderableType] = [
         _header(picture),
-        _next(picture),
-        _streams(picture.streams.values()),
-        _queries(picture),
+        _streams(picture.streams.values(), room),
+        _queries(picture, room),
     ]
-    if picture.events:
-        parts.append(_events(picture))
-    used = 2 + len(picture.streams) + 3 + len(picture.queries) + 3 + len(picture.events)
-    left = min(_ANSWER_LINES, height - used - 1)
-    if left >= 4:
-        parts.append(_answer(picture, left))
+    used = 1 + sum((2 if room.roomy else 0) + 1 + len(lines) for lines in (picture.streams, picture.queries))
+    if width < _WIDE_COLUMNS:
+        used += sum(line.error is not None for line in picture.streams.values())
+    events = list(picture.events)[-3 if room.roomy else -1 :]
+    left = min(_ANSWER_LINES, height - used - len(events) - 1)
+    if left >= _ANSWER_LINES_MIN:
+        parts.append(_answer(picture, room, left))
+    parts += [_line(event, "magenta") for event in events]
+    parts.append(_next(picture))
     return Group(*parts)
 
 
-def spark_line(values: Iterable[float], width: int = _SPARK_WIDTH) -> str:
+@dataclass(frozen=True)
+class Room:
+    """What the terminal has room for."""
+
+    width: int
+    roomy: bool
+    """Whether there are lines enough for frames."""
+
+    def framed(self, content: RenderableType, title: str) -> RenderableType:
+        """A table, which without a frame tells what it is by its heads."""
+        if not self.roomy:
+            return content
+        return Panel(content, title=title, title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0))
+
+
+def spark_line(values: Iterable[float], width: int) -> str:
     """The last values as bars of eight heights; one that towers over the others is cut off."""
     last = list(values)[-width:]
     flowing = sorted(value for value in last if value > 0)
@@ -134,35 +166,45 @@ def _header(picture: Picture) -> Table:
     return line
 
 
-def _streams(lines: Iterable[StreamLine]) -> Panel:
+def _streams(lines: Iterable[StreamLine], room: Room) -> RenderableType:
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+    # Narrow terminals leave out how a stream comes in; wide ones show more of its past.
+    wide = room.width >= _WIDE_COLUMNS
+    spark = max(_SPARK_WIDTH_MIN, min(SPARK_WIDTH_MAX, room.width - (100 if wide else 66)))
     table.add_column("stream", style="bold cyan", no_wrap=True)
-    table.add_column("comes in through", no_wrap=True, ratio=1, overflow="ellipsis")
+    if wide:
+        table.add_column("comes in through", no_wrap=True, ratio=1, overflow="ellipsis")
     for title in ("rows", "rows/s"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", style="green", no_wrap=True, min_width=_SPARK_WIDTH)
+    table.add_column("", style="green", no_wrap=True, width=spark)
     for title in ("epochs", "waiting", "quarantined"):
         table.add_column(title, justify="right", no_wrap=True)
+    failed = []
     for line in lines:
+        way = [Text(line.error, "red") if line.error else line.way] if wide else []
         table.add_row(
             line.name,
-            Text(line.error, "red") if line.error else line.way,
+            *way,
             count_text(line.rows),
             f"{line.rate:,.0f}",
-            spark_line(line.rates),
+            spark_line(line.rates, spark),
             f"{line.epochs:,}",
             f"{line.waiting:,}" if line.waiting else "",
             Text(f"{line.quarantined:,}", "yellow") if line.quarantined else "",
         )
-    return Panel(table, title="streams", title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0))
+        if line.error and not wide:
+            failed.append(_line(f"{line.name}: {line.error}", "red"))
+    return room.framed(Group(table, *failed), "streams")
 
 
-def _queries(picture: Picture) -> Panel:
+def _queries(picture: Picture, room: Room) -> RenderableType:
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+    wide = room.width >= _WIDE_COLUMNS
     table.add_column("standing query", no_wrap=True)
     table.add_column("window", no_wrap=True)
-    table.add_column("kept", no_wrap=True)
-    table.add_column("covered", no_wrap=True, min_width=_COVERAGE_WIDTH + 5)
+    if wide:
+        table.add_column("kept", no_wrap=True)
+    table.add_column("covered", no_wrap=True, justify="left" if wide else "right")
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("ms", justify="right", no_wrap=True)
     table.add_column("answer now", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -172,43 +214,58 @@ def _queries(picture: Picture) -> Panel:
         table.add_row(
             name,
             line.window,
-            line.mode,
-            _coverage(line),
+            *([line.mode] if wide else []),
+            _coverage(line, wide=wide),
             "" if line.rows is None else f"{line.rows:,}",
             "" if line.rows is None else f"{line.took_ms:,.0f}",
             Text(line.headline),
         )
-    return Panel(table, title="queries", title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 0))
+    return room.framed(table, "queries")
 
 
-def _coverage(line: QueryLine) -> Text:
+def _coverage(line: QueryLine, *, wide: bool) -> Text:
     if line.mode == "none":
-        return Text("computed when asked", "dim")
+        return Text("when asked" if wide else "", "dim")
     colour = "green" if line.coverage >= 1 else "yellow"
-    return Text.assemble((coverage_bar(line.coverage), colour), f" {int(line.coverage * 100):3d}%")
+    percent = f"{int(line.coverage * 100):3d}%"
+    return Text.assemble((coverage_bar(line.coverage), colour), f" {percent}") if wide else Text(percent, colour)
 
 
-def _answer(picture: Picture, height: int) -> Panel:
+def _answer(picture: Picture, room: Room, height: int) -> RenderableType:
+    """The answer of the query whose turn it is, framed or under a rule."""
     line = picture.queries.get(picture.shown or "")
-    if line is None:
-        return Panel(Text("waiting for the first tuples", "dim"), box=box.ROUNDED, border_style="dim", height=height)
-    body = Text.assemble((line.sql, "dim"), "\n", line.answer or "no answer yet", overflow="ellipsis")
+    lines, width = (height - 2, room.width - 4) if room.roomy else (height - 1, room.width - 2)
+    if line is None or not picture.has_rows:
+        title, body, as_of, style = "answers", Text("waiting for the first rows", "dim"), None, "dim"
+    else:
+        title, body = f"{line.name}: {line.question}", _answer_body(line, lines, width)
+        as_of, style = line.as_of or None, "magenta" if line.late else "cyan"
+    if not room.roomy:
+        head = Rule(Text(title, no_wrap=True, overflow="ellipsis"), align="left", style=style)
+        return Group(head, Padding(body, (0, 1)))
     return Panel(
         body,
-        title=f"{line.name}: {line.question}",
+        title=title,
         title_align="left",
-        subtitle=line.as_of or None,
+        subtitle=as_of,
         subtitle_align="right",
         box=box.ROUNDED,
-        border_style="magenta" if line.late else "cyan",
+        border_style=style,
         height=height,
     )
 
 
-def _events(picture: Picture) -> Text:
-    """What happened."""
-    lines = "\n".join(f" {event}" for event in picture.events)
-    return Text(lines, "magenta", no_wrap=True, overflow="ellipsis")
+def _answer_body(line: QueryLine, lines: int, width: int) -> Text:
+    """The statement, if there is room for it beside five rows, and as many rows as there is room for."""
+    statement = wrap(line.sql, width)[: max(0, lines - 7)]
+    if line.answer is None:
+        shown = ["no answer yet"]
+    else:
+        rows = line.answer.slice(0, lines - len(statement) - 2)
+        shown = table_text(rows, rows_max=len(rows), width=width, footer=False).splitlines()
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append("".join(f"{part}\n" for part in statement), "dim")
+    return text.append("\n".join(shown[: lines - len(statement)]))
 
 
 def _next(picture: Picture) -> Text:
@@ -220,3 +277,7 @@ def _next(picture: Picture) -> Text:
         no_wrap=True,
         overflow="ellipsis",
     )
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(f" {text}", style, no_wrap=True, overflow="ellipsis")

@@ -1,13 +1,15 @@
 """Backfill: new queries meet old data in the background, all that wait sharing one scan (PSoup section 3.2).
 
 The plan is made from what is uncovered and nothing else, so it needs no state of its own: after a crash, a registration
-or the loss of derived files the next look finds what is missing. Jobs are small, so that epochs pass between them.
+or the loss of derived files the next look finds what is missing. Jobs are short, and begin when no epoch is in flight,
+so that epochs pass between them.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
@@ -28,6 +30,10 @@ from ladle.stem.backfill import BackfillTask
 _log = logging.getLogger(__name__)
 
 _RESULTS_PER_FILE_MAX = 8
+_JOB_SECONDS_MAX = 1.0
+"""An epoch that wants every core shares them with a job for this long."""
+_WAIT_SECONDS_MAX = 1.0
+"""How long a job waits for epochs in flight: sources that never pause must not keep it from running."""
 _NONE: frozenset[int] = frozenset()
 
 
@@ -52,6 +58,21 @@ class Progress:
         return 1.0 if self.total == 0 else self.done / self.total
 
 
+@dataclass
+class Pace:
+    """How many tuples a job scans, so that it takes its time and no longer, be the queries few or thousands."""
+
+    rows: int
+    rows_max: int
+
+    def note(self, rows: int, seconds: float) -> None:
+        """What a job took: half as much after one that was too long, twice as much where that fits in the time."""
+        if seconds > _JOB_SECONDS_MAX:
+            self.rows = max(rows // 2, 1)
+        elif seconds < _JOB_SECONDS_MAX / 2:
+            self.rows = min(max(self.rows, 2 * rows), self.rows_max)
+
+
 class Backfill:
     def __init__(self, store: Store, ingest: Ingest, pipeline: Callable[[], Pipeline]) -> None:
         self._store = store
@@ -60,6 +81,8 @@ class Backfill:
         self._lock = threading.Lock()
         self._given_up: dict[str, set[int]] = {}
         self._progress: dict[str, Progress] = {}
+        rows_max = store.settings.backfill_rows_max
+        self._pace = Pace(min(store.settings.segment_rows_max, rows_max), rows_max)
 
     @property
     def progress(self) -> dict[str, Progress]:
@@ -74,6 +97,7 @@ class Backfill:
             self._forget_gone(streams.values())
             for name in streams:
                 while not (stopping is not None and stopping.is_set()):
+                    self._ingest.await_landing(_WAIT_SECONDS_MAX)
                     if not self._run_job(name):
                         break
                     jobs += 1
@@ -94,7 +118,7 @@ class Backfill:
                 return False
             missing, progress = self._look(catalog, stream)
             self._progress[stream.name] = progress
-            chosen = list(_up_to(missing, self._store.settings.backfill_rows_max))
+            chosen = list(_up_to(missing, self._pace.rows))
             if not chosen:
                 return False
             wanted = frozenset().union(*(entry.blocks for entry in chosen))
@@ -113,7 +137,9 @@ class Backfill:
                 )
                 for entry in chosen
             ]
+            begun = time.monotonic()
             failures = dict(self._pipeline().run_backfill(tasks))
+            self._pace.note(sum(entry.file.rows for entry in chosen), time.monotonic() - begun)
             self._ingest.note_failures(failures)
             return self._note(stream, chosen, failures)
 

@@ -18,6 +18,7 @@ from ladle.archive.warehouse import Warehouse
 from ladle.catalog import INBOX, Catalog, QueryState, StreamState
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
+from ladle.engine.analysis import analysed
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.definitions import Definitions, base_stream, mode_of, still_holds
@@ -172,8 +173,9 @@ class Database:
         retain_us: int | None = None,
         max_ahead_us: int | None = None,
         if_not_exists: bool = False,
-    ) -> None:
-        self._definitions.create_stream(
+    ) -> bool:
+        """Whether the stream is new: with `if_not_exists` it may have been there."""
+        return self._definitions.create_stream(
             name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
         )
 
@@ -288,25 +290,53 @@ class Database:
 
     # -- queries --
 
-    def register(self, text: str, *, name: str, materialize: str | Materialize = Materialize.PARTIAL) -> Query:
-        """Let a query stand. Its first answer already covers all retained data."""
-        self.register_many({name: text}, materialize=materialize)
+    def register(
+        self,
+        text: str,
+        *,
+        name: str,
+        materialize: str | Materialize = Materialize.PARTIAL,
+        if_not_exists: bool = False,
+        replace: bool = False,
+    ) -> Query:
+        """Let a query stand. Its first answer already covers all retained data.
+
+        One that has the name is kept with `if_not_exists`, changed with `replace`, and refused otherwise.
+        """
+        self.register_many({name: text}, materialize=materialize, if_not_exists=if_not_exists, replace=replace)
         return self.query(name)
 
     def register_many(
-        self, queries: Mapping[str, str], *, materialize: str | Materialize = Materialize.PARTIAL
+        self,
+        queries: Mapping[str, str],
+        *,
+        materialize: str | Materialize = Materialize.PARTIAL,
+        if_not_exists: bool = False,
+        replace: bool = False,
     ) -> list[Query]:
         """Let several queries stand: all of them, or none."""
         mode = mode_of(materialize)
         catalog = self._store.catalog
         plans = {name: (sql.bind(text, catalog), mode) for name, text in queries.items()}
-        self.register_plans(plans, catalog)
+        self.register_plans(plans, catalog, if_not_exists=if_not_exists, replace=replace)
         return [self.query(name) for name in queries]
 
-    def register_plans(self, plans: Mapping[str, tuple[Plan, Materialize]], bound_to: Catalog) -> None:
-        """Let plans stand that were bound to a catalog."""
+    def register_plans(
+        self,
+        plans: Mapping[str, tuple[Plan, Materialize]],
+        bound_to: Catalog,
+        *,
+        if_not_exists: bool = False,
+        replace: bool = False,
+    ) -> bool:
+        """Let plans stand that were bound to a catalog; whether that changed anything."""
         self._require_writable()
-        self._definitions.register(plans, bound_to)
+        known = {
+            # A name that is taken is refused or kept, whatever Spark would say.
+            name: (analysed(plan, bound_to, self._get_pipeline) if replace or not bound_to.query(name) else plan, mode)
+            for name, (plan, mode) in plans.items()
+        }
+        return self._definitions.register(known, bound_to, if_not_exists=if_not_exists, replace=replace)
 
     def unregister(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Let a query go; with `cascade` those that read it too."""

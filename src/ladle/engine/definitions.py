@@ -8,13 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from ladle import catalog as entries
 from ladle import sql
 from ladle.catalog import Catalog, StreamState
+from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
 from ladle.errors import AlreadyExists, InUse, LadleError, unknown
 from ladle.plan import Plan
-from ladle.schema import Column, StreamSchema
+from ladle.schema import Column, StreamSchema, type_name
 from ladle.sql.statements import Materialize
 
-_TAKEN = "choose another name, drop it first, or say CREATE STREAM IF NOT EXISTS"
+_TAKEN = {
+    "stream": "choose another name, drop it first, or keep it with IF NOT EXISTS",
+    "query": "choose another name, keep it with IF NOT EXISTS, or change it with OR REPLACE",
+}
+
+Registered = tuple[str, Plan, Materialize]
 
 
 class Definitions:
@@ -31,16 +37,17 @@ class Definitions:
         retain_us: int | None,
         max_ahead_us: int | None,
         if_not_exists: bool,
-    ) -> None:
+    ) -> bool:
+        """Whether the stream is new: with `if_not_exists` it may have been there."""
         _check_name("stream", name)
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             if catalog.stream(name) is not None and if_not_exists:
                 return None
-            _refuse_taken(catalog, name)
+            _refuse_taken(catalog, name, "stream")
             return entries.create_stream(name, schema, retain_us, max_ahead_us)
 
-        self._store.commit(make_entry)
+        return self._store.commit(make_entry) is not None
 
     def drop_stream(self, stream: StreamState, *, cascade: bool) -> None:
         """Drop a stream; with `cascade` the queries that stand on it too."""
@@ -72,8 +79,20 @@ class Definitions:
 
     # -- queries --
 
-    def register(self, plans: Mapping[str, tuple[Plan, Materialize]], bound_to: Catalog) -> None:
-        """Let plans stand that were bound to a catalog. Binding is slow beside a commit, so it comes before it."""
+    def register(
+        self,
+        plans: Mapping[str, tuple[Plan, Materialize]],
+        bound_to: Catalog,
+        *,
+        if_not_exists: bool = False,
+        replace: bool = False,
+    ) -> bool:
+        """Let plans stand that were bound to a catalog. Binding is slow beside a commit, so it comes before it.
+
+        Whether anything changed: with `if_not_exists` those whose names are taken by queries stay as they are.
+        """
+        if if_not_exists and replace:
+            raise LadleError("A query that is there is either kept or replaced.", hint="say one of the two")
         names = Counter(name.lower() for name in plans)
         twice = [name for name, count in names.items() if count > 1]
         if twice:
@@ -82,15 +101,21 @@ class Definitions:
             _check_name("query", name)
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            standing = {name for name in plans if catalog.query(name) is not None}
             for name in plans:
-                _refuse_taken(catalog, name)
+                if name not in standing or not (if_not_exists or replace):
+                    _refuse_taken(catalog, name, "query")
             current = [
                 (name, plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog), mode)
                 for name, (plan, mode) in plans.items()
+                if replace or name not in standing
             ]
-            return entries.register(current, self._store.clock.now_us()) if current else None
+            now_us = self._store.clock.now_us()
+            if replace and standing:
+                return entries.register(_with_readers_bound(catalog, current, now_us), now_us, replacing=True)
+            return entries.register(current, now_us) if current else None
 
-        self._store.commit(make_entry)
+        return self._store.commit(make_entry) is not None
 
     def unregister(self, names: Sequence[str], *, cascade: bool) -> None:
         """Let queries go; with `cascade` those that read them too."""
@@ -129,6 +154,46 @@ def _with_readers(catalog: Catalog, names: Iterable[str]) -> set[str]:
     return found
 
 
+def _with_readers_bound(catalog: Catalog, plans: Sequence[Registered], now_us: int) -> list[Registered]:
+    """Plans that replace others, and the queries that read those, bound to what they read from now on."""
+    replaced = {name.lower() for name, _, _ in plans if catalog.query(name) is not None}
+    readers = _with_readers(catalog, replaced) - {name.lower() for name, _, _ in plans}
+    for name, plan, _ in plans:
+        _refuse_other_columns(catalog, name, plan)
+    following = catalog.apply(catalog.seq + 1, entries.register(plans, now_us, replacing=True))
+    for name, _, _ in plans:
+        if name.lower() in _with_readers(following, following.queries_reading(name)):
+            raise InUse(f"Query '{name}' can't read itself.", hint="read the streams, or a query that does not read it")
+    bound = [
+        (name, bound_again(plan, following) if any(r.lower() in replaced for r in plan.queries) else plan, mode)
+        for name, plan, mode in plans
+    ]
+    for reader in sorted(readers):
+        query = catalog.queries[reader]
+        plan = bound_again(query.plan, following)
+        if plan.schema != query.plan.schema:
+            raise InUse(f"Query '{query.name}' reads it, and would have other columns.", hint="drop that one first")
+        bound.append((query.name, plan, query.materialize))
+    return bound
+
+
+def _refuse_other_columns(catalog: Catalog, name: str, plan: Plan) -> None:
+    """A query that others read may be replaced only by one that looks the same to them."""
+    before, readers = catalog.query(name), catalog.queries_reading(name)
+    if before is None or not readers:
+        return
+    old, new = before.plan.schema, plan.schema
+    if old is not None and new is not None and old.equals(new):
+        return
+    others = f"others read it: {', '.join(sorted(readers))}"
+    if old is None or new is None:
+        why = "and its columns, which must stay the same, are known only when it runs, on Spark"
+    else:
+        columns = ", ".join(f"{field.name} {type_name(field.type)}" for field in old)
+        why = f"and its columns must stay the same: {columns}"
+    raise InUse(f"Query '{before.name}' can't be replaced: {others}, {why}.", hint="drop them first")
+
+
 def mode_of(materialize: str | Materialize) -> Materialize:
     if isinstance(materialize, Materialize):
         return materialize
@@ -150,10 +215,11 @@ def still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
     )
 
 
-def _refuse_taken(catalog: Catalog, name: str) -> None:
+def _refuse_taken(catalog: Catalog, name: str, wanted: str) -> None:
     for kind, found in (("stream", catalog.stream(name)), ("query", catalog.query(name))):
         if found is not None:
-            raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint=_TAKEN)
+            hint = _TAKEN[kind] if kind == wanted else f"choose another name, or drop the {kind} first"
+            raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint=hint)
 
 
 def _check_name(kind: str, name: str) -> None:

@@ -23,7 +23,7 @@ def explain_query(store: Store, catalog: Catalog, query: QueryState, wall_us: in
     ]
     if problem is not None:
         lines.append(f"  problem   {problem} (some segments stay uncovered and are computed on invocation)")
-    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us)])
+    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us, query)])
 
 
 def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> str:
@@ -31,14 +31,13 @@ def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> st
     return "\n".join([*lines, *_plan_lines(store, catalog, plan, wall_us)])
 
 
-def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> list[str]:
+def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int, query: QueryState | None = None) -> list[str]:
     reader = Reader(store, catalog, wall_us)
     now_us = now_of(plan, catalog, wall_us)
     lines = ["  standing part"]
     for scan in plan.scans:
         extent = reader.extent(scan, now_us)
         covered, total = reader.count_covered(scan, extent)
-        sharers = _sharers(catalog, catalog.block_id(scan.block))
         rows = reader.input_rows(scan, extent)
         lines.append(f"    {scan.relation} = {scan.block.stream}")
         kind, window = scan.window.kind.value, str(scan.window)
@@ -47,8 +46,7 @@ def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> lis
             lines.append(f"      {'factors ' if number == 0 else '     and'}  {factor.sql}")
         if not scan.block.factors:
             lines.append("      factors   none: every tuple of the window")
-        if sharers:
-            lines.append(f"      shared    by {len(sharers)} standing quer{'y' if len(sharers) == 1 else 'ies'}")
+        lines += _shared(catalog, catalog.block_id(scan.block), query)
         lines.append(f"      coverage  {covered} of {total} segments ({rows} tuples)")
         lines.append(f"      columns   {', '.join(scan.columns)}")
     if not plan.scans:
@@ -67,5 +65,10 @@ def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> lis
     return lines
 
 
-def _sharers(catalog: Catalog, block_id: int | None) -> list[str]:
-    return [query.name for query in catalog.queries.values() if block_id in query.blocks]
+def _shared(catalog: Catalog, block_id: int | None, asked: QueryState | None) -> list[str]:
+    """Which queries have the same block: it is evaluated, and its results are kept, once for all of them."""
+    others = [query for query in catalog.queries.values() if block_id in query.blocks and query is not asked]
+    if not others:
+        return []
+    queries = f"{len(others)}{'' if asked is None else ' other'} standing quer{'y' if len(others) == 1 else 'ies'}"
+    return [f"      shared    with {queries}"]

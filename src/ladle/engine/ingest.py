@@ -59,6 +59,7 @@ class Ingest:
         self._in_flight: set[str] = set()
         self._receiving = 0
         self._received = threading.Condition(self._lock)
+        self._landed = threading.Condition(self._lock)
         self._stopping = threading.Event()
         self.suspended: dict[int, str] = {}
         """Blocks that were too slow to evaluate, and are computed on invocation until the database is opened anew."""
@@ -226,6 +227,7 @@ class Ingest:
         finally:
             with self._lock:
                 self._in_flight.discard(task.token)
+                self._landed.notify_all()
         if committed is None:
             return None
         _log.debug("epoch %d: %s from %s", committed.epoch, stream_name, source)
@@ -236,6 +238,11 @@ class Ingest:
         """Tokens of epochs whose files are being written."""
         with self._lock:
             return set(self._in_flight)
+
+    def await_landing(self, seconds_max: float) -> None:
+        """Wait until no epoch is in flight."""
+        with self._lock:
+            self._landed.wait_for(lambda: not self._in_flight, seconds_max)
 
     def blocks_to_probe(self, catalog: Catalog, stream: StreamState) -> dict[int, Block]:
         """The blocks that new files are probed with: all that have factors, but for those too slow to wait for."""

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from ladle import sql
 from ladle.answer import Answer
+from ladle.archive.warehouse import archive_of
 from ladle.catalog import Catalog
-from ladle.clock import to_datetime
+from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
 from ladle.errors import TypeMismatch, unknown
 from ladle.schema import ARRIVAL, StreamSchema, type_name
@@ -46,37 +47,51 @@ def run_statement(db: Database, text: str) -> Answer:
             return db.select(plan, catalog)
         case Insert() as insert:
             return _insert(db, insert, catalog)
-        case CreateQuery(name, plan, materialize):
-            db.register_plans({name: (plan, materialize or Materialize.PARTIAL)}, catalog)
-            return _said(db, f"query {name} stands")
+        case CreateQuery() as create:
+            return _create_query(db, create, catalog)
         case DropQuery(name, cascade, if_exists):
             db.unregister(name, cascade=cascade, if_exists=if_exists)
-            return _said(db, f"query {name} dropped")
+            return _said(db, f"query {name} dropped" if catalog.query(name) else f"there was no query {name}")
         case CreateStream(name, schema, retain_us, max_ahead_us, if_not_exists):
-            db.create_stream(name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists)
-            return _said(db, f"stream {name} created")
+            created = db.create_stream(
+                name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
+            )
+            return _said(db, f"stream {name} created" if created else f"stream {name} is there already, unchanged")
         case DropStream(name, cascade, if_exists):
             db.drop_stream(name, cascade=cascade, if_exists=if_exists)
-            return _said(db, f"stream {name} dropped")
+            return _said(db, f"stream {name} dropped" if catalog.stream(name) else f"there was no stream {name}")
         case AddColumn(stream, column):
             db.add_column(stream, column)
             return _said(db, f"column {column.name} added to {stream}")
         case SetRetain(stream, retain_us):
             db.set_retain(stream, retain_us)
-            kept = "for ever" if retain_us is None else f"for {_interval(retain_us)}"
+            kept = "for ever" if retain_us is None else f"for {interval_text(retain_us)}"
             return _said(db, f"stream {stream} is retained {kept}")
         case ShowStreams():
             return _table(db, _streams(catalog))
         case ShowQueries():
             return _table(db, _queries(catalog))
         case Describe(name):
-            return _table(db, _describe(catalog, name))
+            return _table(db, _describe(catalog, name), _delta_table(catalog, name))
         case ExplainSelect(plan):
             return _text(db, lambda: db.explain_plan(plan, catalog))
         case ExplainQuery(name):
             if catalog.query(name) is None:
                 raise unknown("query", name, catalog.query_names())
             return _text(db, lambda: db.explain(name))
+
+
+def _create_query(db: Database, create: CreateQuery, catalog: Catalog) -> Answer:
+    changed = db.register_plans(
+        {create.name: (create.plan, create.materialize or Materialize.PARTIAL)},
+        catalog,
+        if_not_exists=create.if_not_exists,
+        replace=create.replace,
+    )
+    if not changed:
+        return _said(db, f"query {create.name} stands already, unchanged")
+    replaced = create.replace and catalog.query(create.name) is not None
+    return _said(db, f"query {create.name} {'replaced' if replaced else 'stands'}")
 
 
 def _insert(db: Database, insert: Insert, catalog: Catalog) -> Answer:
@@ -105,7 +120,7 @@ def _streams(catalog: Catalog) -> pa.Table:
         name=[stream.name for stream in streams],
         columns=[", ".join(f"{c.name} {type_name(c.type)}" for c in stream.schema.columns) for stream in streams],
         timestamp=[stream.schema.timestamp or "on arrival" for stream in streams],
-        retain=["forever" if s.retain_us is None else _interval(s.retain_us) for s in streams],
+        retain=["forever" if s.retain_us is None else interval_text(s.retain_us) for s in streams],
         rows=[stream.rows for stream in streams],
         epochs=[stream.epochs for stream in streams],
         quarantined=[stream.quarantine.rows if stream.quarantine else 0 for stream in streams],
@@ -152,6 +167,15 @@ def _describe_columns(schema: StreamSchema) -> pa.Table:
     return _columns(column=names, type=types, note=notes)
 
 
+def _delta_table(catalog: Catalog, name: str) -> str | None:
+    """Where other tools find a stream's tuples, and its time there when that has no name of its own."""
+    stream = catalog.streams.get(name.lower())
+    if stream is None:
+        return None
+    time = "" if stream.event_time else f"; the arrival time is its column {ARRIVAL}"
+    return f"Delta table: {archive_of(stream.id)}{time}"
+
+
 def _columns(**columns: list[Any]) -> pa.Table:
     arrays = [
         from_numpy(np.array(values, dtype=np.int64)) if values and isinstance(values[0], int) else from_strings(values)
@@ -160,9 +184,9 @@ def _columns(**columns: list[Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=list(columns))
 
 
-def _table(db: Database, table: pa.Table) -> Answer:
+def _table(db: Database, table: pa.Table, message: str | None = None) -> Answer:
     catalog = db.catalog
-    return Answer(table, catalog.epoch, to_datetime(db.now_us()))
+    return Answer(table, catalog.epoch, to_datetime(db.now_us()), message=message)
 
 
 def _text(db: Database, make: Callable[[], str]) -> Answer:
@@ -171,10 +195,3 @@ def _text(db: Database, make: Callable[[], str]) -> Answer:
 
 def _said(db: Database, message: str) -> Answer:
     return Answer(pa.table({}), db.catalog.epoch, to_datetime(db.now_us()), message=message)
-
-
-def _interval(us: int) -> str:
-    for unit, size in (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000)):
-        if us % size == 0:
-            return f"{us // size} {unit}{'' if us == size else 's'}"
-    return f"{us / 1e6:g} seconds"

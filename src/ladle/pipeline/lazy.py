@@ -1,17 +1,23 @@
-"""Spark on first need: opening a warehouse and reading from it start no JVM."""
+"""Spark on first need: opening a warehouse and reading from it start no JVM.
+
+A JVM that died is let go of, and another is started when there is need of one again. What was under way fails; whoever
+has work that can be done again (pushes, backfills) does it again. Ctrl-C stops the jobs of the call it interrupts.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ladle.errors import Closed, PipelineError
+from ladle.errors import Closed, LadleError, PipelineError
+from ladle.pipeline.interrupt import in_main_thread, run_apart
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask
@@ -24,17 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-
-@contextmanager
-def _jvm() -> Iterator[None]:
-    """Calls into a JVM that was killed fail with whatever the socket says; people are told what it means."""
-    try:
-        yield
-    except ConnectionError as error:
-        raise PipelineError(
-            f"Spark's JVM is gone ({error}).",
-            hint="restart this process; what was received is safe, and is taken in then",
-        ) from error
+Result = TypeVar("Result")
 
 
 class LazyPipeline:
@@ -47,31 +43,30 @@ class LazyPipeline:
 
     @property
     def started(self) -> bool:
-        return self._pipeline is not None
+        pipeline = self._pipeline
+        return pipeline is not None and pipeline.alive
 
     @property
     def session(self) -> SparkSession:
         return self._spark().session
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
-        with _jvm():
-            return self._spark().run_pushed(task, files)
+        return self._run(lambda spark: spark.run_pushed(task, files))
 
     def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
-        with _jvm():
-            return self._spark().run_batch(task, batch)
+        return self._run(lambda spark: spark.run_batch(task, batch))
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
-        with _jvm():
-            return self._spark().run_backfill(tasks)
+        return self._run(lambda spark: spark.run_backfill(tasks))
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
-        with _jvm():
-            return self._spark().run_residual(plan, relations, now_us, seconds_max)
+        return self._run(lambda spark: spark.run_residual(plan, relations, now_us, seconds_max))
+
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema | None:
+        return self._run(lambda spark: spark.analyse(plan, relations))
 
     def batch_schema(self, batches: Any) -> pa.Schema:
-        with _jvm():
-            return self._spark(of=batches).batch_schema(batches)
+        return self._run(lambda spark: spark.batch_schema(batches), of=batches)
 
     def attach(
         self,
@@ -84,8 +79,8 @@ class LazyPipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
-        with _jvm():
-            return self._spark(of=batches).attach(
+        return self._run(
+            lambda spark: spark.attach(
                 stream,
                 source,
                 batches,
@@ -93,31 +88,77 @@ class LazyPipeline:
                 run,
                 available_now=available_now,
                 retry_seconds_max=retry_seconds_max,
-            )
+            ),
+            of=batches,
+        )
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             if self._pipeline is not None:
-                self._pipeline.close()
+                # Interrupted, it goes on: a thread that stops Spark keeps nobody.
+                run_apart(self._pipeline.close, lambda: None)
                 self._pipeline = None
+
+    def _run(self, work: Callable[[SparkPipeline], Result], of: Any = None) -> Result:
+        """Have Spark do something, by the calling thread or, where Ctrl-C may come, by another."""
+        pipeline = self._spark(of)
+        try:
+            if not in_main_thread():
+                return work(pipeline)
+            group = f"ladle-{uuid.uuid4().hex}"
+            return run_apart(partial(pipeline.in_group, group, work), partial(pipeline.cancel, group))
+        except Exception as error:
+            if pipeline.lost(error):
+                raise self._gone() from error
+            if isinstance(error, LadleError):
+                raise
+            from ladle.pipeline.spark import is_broken_connection
+
+            if of is not None and is_broken_connection(error):
+                raise PipelineError(
+                    "The DataFrame is of a Spark session that is gone.", hint="make it again, of the session db.spark"
+                ) from error
+            raise PipelineError(f"Spark failed: {type(error).__name__}: {error}") from error
+
+    def _gone(self) -> PipelineError:
+        if self._given is not None:
+            return PipelineError(
+                "The JVM of the Spark session that was given is gone.",
+                hint="close the database and connect again with a new session; what was received is safe",
+            )
+        return PipelineError(
+            "Spark's JVM is gone.",
+            hint="try again: another is started; what was received is safe; attach sources again",
+        )
 
     def _spark(self, of: Any = None) -> SparkPipeline:
         """The pipeline; with a DataFrame whose session is there already, that session is taken."""
         with self._lock:
             if self._closed:
                 raise Closed
+            if self._pipeline is not None and not self._pipeline.alive:
+                if self._given is not None:
+                    self._pipeline.fail_sources()
+                    raise self._gone()
+                _log.warning("Spark's JVM is gone; another is started")
+                self._pipeline.let_go()
+                self._pipeline = None
             if self._pipeline is None:
-                _log.info("starting Spark")
-                from ladle.pipeline.session import check_session, start_session
-                from ladle.pipeline.spark import SparkPipeline
-
-                given = self._given if self._given is not None else getattr(of, "sparkSession", None)
-                if given is not None:
-                    check_session(given)
-                    self._pipeline = SparkPipeline(given, owned=False)
-                else:
-                    session, owned = start_session(self._master)
-                    self._pipeline = SparkPipeline(session, owned=owned)
-                _log.info("Spark is running")
+                self._pipeline = self._start(of)
             return self._pipeline
+
+    def _start(self, of: Any) -> SparkPipeline:
+        _log.info("starting Spark")
+        from ladle.pipeline.session import check_session, session_of, start_session
+        from ladle.pipeline.spark import SparkPipeline
+
+        given = self._given if self._given is not None else session_of(of)
+        if given is not None:
+            check_session(given)
+            pipeline = SparkPipeline(given, owned=False)
+        else:
+            session, owned = start_session(self._master)
+            pipeline = SparkPipeline(session, owned=owned)
+        _log.info("Spark is running")
+        return pipeline

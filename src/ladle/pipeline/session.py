@@ -1,23 +1,33 @@
-"""The Spark session: local by default, quiet, in UTC, with task retries."""
+"""The Spark session: local by default, quiet, in UTC, with task retries. One JVM serves the whole process.
+
+The JVM is launched here and not by the first SparkContext, so that a start that fails or is interrupted can end it, and
+so that one that died can be let go of: pyspark would keep it in mind for as long as the process runs.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from ladle.errors import PipelineError
+from ladle.pipeline.interrupt import run_apart
 
 LOCAL = "local[*,4]"
 """Plain `local[*]` gives up on a task the first time it fails."""
@@ -29,51 +39,195 @@ SQL_SETTINGS = {
 }
 """What an expression means depends on these, so every residual runs under them."""
 
+_lock = threading.Lock()
+"""One start at a time: there is one JVM."""
+_forgetting = threading.Lock()
+
 
 def start_session(master: str | None) -> tuple[SparkSession, bool]:
-    """A session, and whether it was made here (and is to be stopped here)."""
-    running = SparkContext._active_spark_context is not None
-    if not running:
-        _require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    where = master or LOCAL
-    local = where.startswith("local")
-    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    builder: Any = SparkSession.builder.appName("ladle").master(where)
-    settings = {
-        **SQL_SETTINGS,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": quiet,
-        "spark.executor.extraJavaOptions": quiet,
-        "spark.driver.memory": "2g",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "ladle-spark-warehouse"),
-    }
-    if local:
-        # A newcomer's machine may not be able to resolve its own name.
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        settings |= {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    with tempfile.TemporaryFile() as noise:
-        try:
-            with _stderr_to(noise), _own_interrupts():
-                session: SparkSession = builder.getOrCreate()
-        except Exception as error:
-            noise.seek(0)
-            said = noise.read().decode(errors="replace").strip().splitlines()
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise PipelineError(
-                f"Spark could not start on {where}: {said[-1] if said else first}",
-                hint="check that Java 17 or newer works: java -version" if local else "check the master's address",
-            ) from error
-    # What goes wrong in a batch is told by its source; py4j would print the whole trace beside it.
-    for noisy in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    if not local:
-        _ship_package(session)
-    return session, not running
+    """A session, and whether it was made here (and is to be stopped here); interrupted, it leaves no JVM behind."""
+    start = _Start(master or LOCAL)
+    # pyspark's handler of Ctrl-C would cancel every job, epochs of other streams among them; off the main thread it
+    # sets none.
+    return run_apart(start.run, start.cancel)
+
+
+def is_alive(gateway: Any) -> bool:
+    """Whether a JVM runs; one that was not launched by this process is taken at its word."""
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def let_go(gateway: Any) -> None:
+    """End a JVM if it still runs, and make pyspark forget it, so that another can be started."""
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        _end(process)
+    with _forgetting:
+        if SparkContext._gateway is gateway:
+            context = SparkContext._active_spark_context
+            if context is not None:
+                context._jsc = None  # nothing there to be told that it stops
+                context.stop()
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
+            SparkContext._gateway = SparkContext._jvm = None
+    with suppress(Exception):  # its threads here end; the other side is gone already
+        gateway.shutdown()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A JVM and what it started: it leads a process group of its own, if it was launched here."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+    process.wait()
+
+
+def _spawn(conf: SparkConf, address: Path, noise: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A JVM that will write where it is to be reached. It ends by itself when its stdin does, with this process.
+
+    pyspark's own way runs Python between fork and exec, which crashes in a process of many threads. In a group of its
+    own the JVM needs none of that to be spared Ctrl-C, and can be ended with all that it started.
+    """
+    settings = [part for name, value in conf.getAll() for part in ("--conf", f"{name}={value}")]
+    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return subprocess.Popen(
+        [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *settings, *arguments],
+        stdin=subprocess.PIPE,
+        stderr=noise,
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)},
+        process_group=0,
+    )
+
+
+def _dial(address: bytes, process: subprocess.Popen[bytes]) -> Any:
+    """pyspark's way to a JVM that runs: its port, and a secret after its length, in the environment."""
+    port, length = struct.unpack(">ii", address[:8])
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": address[8 : 8 + length].decode()}
+    try:
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            del os.environ[name]
+    gateway.proc = process
+    return gateway
+
+
+class _Start:
+    """One start of a session, which another thread may cancel."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._local = master.startswith("local")
+        self._launched: subprocess.Popen[bytes] | None = None
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        launched = self._launched
+        if launched is not None:
+            _end(launched)
+
+    def run(self) -> tuple[SparkSession, bool]:
+        with _lock, tempfile.TemporaryFile() as noise:
+            gateway = SparkContext._gateway
+            if gateway is not None and not is_alive(gateway):
+                let_go(gateway)
+            running = SparkContext._active_spark_context is not None
+            try:
+                self._launch(noise)
+                session: SparkSession = self._builder().getOrCreate()
+                self._heed_cancel()
+                _hush(session)
+                if not self._local:
+                    _ship_package(session)
+            except Exception as error:
+                self._undo()
+                if isinstance(error, PipelineError) or self._cancelled.is_set():
+                    raise
+                raise self._failure(error, noise) from error
+        return session, not running
+
+    def _launch(self, noise: IO[bytes]) -> None:
+        """A JVM, if there is none. What it and its workers say on stderr is for nobody, unless it does not start."""
+        if SparkContext._gateway is not None:
+            return
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            _require_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = SparkConf()
+        for name, value in self._settings().items():
+            conf.set(name, value)
+        self._heed_cancel()
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit runs this program, in a JVM that is there
+            SparkContext._ensure_initialized(conf=conf)
+            return
+        with tempfile.TemporaryDirectory() as directory:
+            address = Path(directory) / "address"
+            self._launched = _spawn(conf, address, noise)
+            while not address.exists():
+                if self._launched.poll() is not None:
+                    raise RuntimeError(f"Java ended with code {self._launched.returncode}")
+                self._heed_cancel()
+                time.sleep(0.02)
+            SparkContext._ensure_initialized(gateway=_dial(address.read_bytes(), self._launched), conf=conf)
+        self._heed_cancel()
+
+    def _heed_cancel(self) -> None:
+        if self._cancelled.is_set():
+            raise PipelineError("The start of Spark was interrupted.")
+
+    def _undo(self) -> None:
+        if self._launched is not None:
+            _end(self._launched)
+            if SparkContext._gateway is not None:
+                let_go(SparkContext._gateway)
+
+    def _builder(self) -> Any:
+        builder: Any = SparkSession.builder
+        for name, value in self._settings().items():
+            builder = builder.config(name, value)
+        return builder
+
+    def _settings(self) -> dict[str, str]:
+        quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+        settings = {
+            **SQL_SETTINGS,
+            "spark.app.name": "ladle",
+            "spark.master": self._master,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": quiet,
+            "spark.executor.extraJavaOptions": quiet,
+            "spark.driver.memory": "2g",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+            "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "ladle-spark-warehouse"),
+        }
+        if self._local:
+            # A newcomer's machine may not be able to resolve its own name.
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            settings |= {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+        return settings
+
+    def _failure(self, error: Exception, noise: IO[bytes]) -> PipelineError:
+        noise.seek(0)
+        said = noise.read().decode(errors="replace").strip().splitlines()
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return PipelineError(
+            f"Spark could not start on {self._master}: {said[-1] if said else first}",
+            hint="check that Java 17 or newer works: java -version" if self._local else "check the master's address",
+        )
+
+
+def session_of(batches: Any) -> Any | None:
+    """A DataFrame's session, unless it was stopped or its JVM is gone."""
+    session = getattr(batches, "sparkSession", None)
+    context = getattr(session, "sparkContext", None)
+    stopped = isinstance(context, SparkContext) and (context._jsc is None or not is_alive(context._gateway))
+    return None if stopped else session
 
 
 def check_session(session: Any) -> None:
@@ -86,6 +240,20 @@ def check_session(session: Any) -> None:
         _ship_package(session)
 
 
+def _hush(session: SparkSession) -> None:
+    """What goes wrong in a batch is told by its source, and a JVM's death by who needs it: no traces beside that."""
+    for noisy in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)
+    accumulators: Any = session.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda *_: None
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs calls that a dead JVM does not answer under no name but the root's."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
 def _ship_package(session: SparkSession) -> None:
     """Give the executors this package; the libraries it needs must be installed there."""
     root = Path(__file__).parents[1]
@@ -93,32 +261,6 @@ def _ship_package(session: SparkSession) -> None:
         str(Path(tempfile.mkdtemp(prefix="ladle-")) / "ladle"), "zip", root_dir=root.parent, base_dir=root.name
     )
     session.sparkContext.addPyFile(archive)
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """PySpark would let Ctrl-C cancel every job, epochs of other streams among them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _stderr_to(noise: IO[bytes]) -> Iterator[None]:
-    """The JVM and its workers inherit this process's stderr; what they say there is for nobody."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    os.dup2(noise.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def _require_java() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ladle.pipeline.protocol import BatchRunner
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.5
+_GONE = "Spark's JVM is gone, and the DataFrame with it; attach it again"
 
 
 class SparkSource:
@@ -33,6 +35,7 @@ class SparkSource:
         run: BatchRunner,
         available_now: bool,
         retry_seconds_max: float,
+        lost: Callable[[BaseException], bool],
     ) -> None:
         self.stream = stream
         self.source = source
@@ -44,6 +47,7 @@ class SparkSource:
         self._run = run
         self._available_now = available_now
         self._retry_seconds_max = retry_seconds_max
+        self._lost = lost
         self._batch_error: Exception | None = None
         self._progressed = False
         self._query: Any = None
@@ -67,9 +71,18 @@ class SparkSource:
         if query is not None:
             try:
                 query.stop()
-            except (PySparkException, Py4JError) as error:
+            except (PySparkException, Py4JError, OSError) as error:
                 _log.debug("stopping %s: %s", self.source, error)
         self._thread.join(timeout=30)
+
+    def fail(self) -> None:
+        """The JVM is gone, and no DataFrame of it can be started again."""
+        if self._ended.is_set():
+            return
+        self.state, self.error = "failed", _GONE
+        _log.warning("source %s of %s failed: %s", self.source, self.stream, _GONE)
+        self._stopping.set()
+        self._ended.set()
 
     def _watch(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -78,24 +91,28 @@ class SparkSource:
             error = self._run_query()
             if self._stopping.is_set():
                 break
+            if error is not None and self._lost(error):
+                self.fail()
+                break
             if error is None:
                 self.state = "drained" if self._available_now else "stopped"
                 self._ended.set()
                 return
-            self.error = error
+            self.error = reason = self._reason(error)
             if self._available_now:
                 self.state = "failed"
                 self._ended.set()
                 return
             pause = _FIRST_PAUSE_SECONDS if self._progressed else min(pause * 2, self._retry_seconds_max)
             self.state = "restarting"
-            _log.warning("source %s of %s failed (%s); again in %g s", self.source, self.stream, error, pause)
+            _log.warning("source %s of %s failed (%s); again in %g s", self.source, self.stream, reason, pause)
             self._stopping.wait(pause)
             self.restarts += 1
-        self.state = "stopped"
+        if self.state != "failed":
+            self.state = "stopped"
         self._ended.set()
 
-    def _run_query(self) -> str | None:
+    def _run_query(self) -> Exception | None:
         """Run the query until it ends; why it failed, if it did."""
         try:
             writer = self._batches.writeStream.foreachBatch(self._on_batch)
@@ -110,8 +127,8 @@ class SparkSource:
             if self._stopping.is_set():
                 query.stop()
             query.awaitTermination()
-        except (PySparkException, Py4JError) as error:
-            return self._reason(error)
+        except Exception as error:  # a JVM that dies shows in many ways, and nobody else watches this query
+            return error
         return None
 
     def _on_batch(self, batch: DataFrame, number: int) -> None:

@@ -7,28 +7,30 @@ residual over a large window reads the archive's own files.
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark import TaskContext
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext, TaskContext
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ladle.archive.inbox import read_pushed
 from ladle.clock import to_datetime
-from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, TypeMismatch, Unsupported
+from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, SqlError, TypeMismatch, Unsupported
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
-from ladle.pipeline.session import SQL_SETTINGS
+from ladle.pipeline.session import SQL_SETTINGS, is_alive, let_go
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
 from ladle.plan.window import MAX_US, MIN_US
@@ -39,6 +41,10 @@ from ladle.stem.epoch import EpochTask, Manifest, run_task
 _BYTES_PER_TASK = 8 << 20
 
 _REPLY = pa.schema([("reply", pa.string())])
+_GROUP = "spark.jobGroup.id"
+_LAST_BREATH_SECONDS_MAX = 2.0
+
+Result = TypeVar("Result")
 
 
 class SparkPipeline:
@@ -47,7 +53,45 @@ class SparkPipeline:
     def __init__(self, session: SparkSession, *, owned: bool) -> None:
         self.session = session
         self._owned = owned
+        self._gateway = SparkContext._gateway
         self._sources: list[SparkSource] = []
+
+    @property
+    def alive(self) -> bool:
+        return is_alive(self._gateway)
+
+    def lost(self, error: BaseException) -> bool:
+        """Whether the JVM is gone, after an error that may come of that."""
+        if not self.alive:
+            return True
+        if not is_broken_connection(error):
+            return False
+        process: subprocess.Popen[bytes] | None = getattr(self._gateway, "proc", None)
+        if process is None:
+            return False
+        # One that is killed closes its sockets a little before it is gone.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_BREATH_SECONDS_MAX)
+        return not self.alive
+
+    def let_go(self) -> None:
+        """Give up a JVM that is gone, and what hung on it."""
+        self.fail_sources()
+        let_go(self._gateway)
+
+    def fail_sources(self) -> None:
+        for source in self._sources:
+            source.fail()
+
+    def in_group(self, group: str, work: Callable[[SparkPipeline], Result]) -> Result:
+        """Run something whose jobs `cancel` can stop, in a thread that does nothing else."""
+        self.session.sparkContext.setJobGroup(group, "ladle", interruptOnCancel=True)
+        return work(self)
+
+    def cancel(self, group: str) -> None:
+        """Stop a group's jobs, and those it has yet to begin."""
+        with suppress(OSError, Py4JError):  # a JVM that is gone runs no jobs
+            self.session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
         total = sum(path.stat().st_size for path in files)
@@ -66,7 +110,9 @@ class SparkPipeline:
         return [Manifest.from_json(reply) for reply in self._run(batch, work)]
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
-        groups = _split(tasks, min(self.session.sparkContext.defaultParallelism, len(tasks)))
+        # A task is never interrupted: an epoch that found all cores taken would wait for one of ours to end.
+        cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
+        groups = _split(tasks, min(cores, len(tasks)))
 
         def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
             failures: dict[int, tuple[str, bool]] = {}
@@ -78,34 +124,60 @@ class SparkPipeline:
         return {block: (reason, slow) for reply in replies for block, (reason, slow) in reply}
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
-        session = self.session.newSession()
-        for name, value in SQL_SETTINGS.items():
-            session.conf.set(name, value)
+        session = self._residual_session()
         for name, relation in relations.items():
             _frame(session, relation).createOrReplaceTempView(name)
-        arguments = {"now": to_datetime(now_us)} if plan.residual.uses_now else None
         context = session.sparkContext
-        group = f"ladle-{uuid.uuid4().hex}"
+        around = context.getLocalProperty(_GROUP)
+        group = around or f"ladle-{uuid.uuid4().hex}"
         late = threading.Event()
 
         def stop_late() -> None:
             late.set()
-            context.cancelJobGroup(group)
+            self.cancel(group)
 
         watchdog = threading.Timer(seconds_max, stop_late)
         watchdog.daemon = True
         watchdog.start()
         context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
         try:
-            answer = session.sql(plan.residual.spark_sql, args=arguments).toArrow()
+            answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, to_datetime(now_us))).toArrow()
         except (PySparkException, Py4JError) as error:
             if late.is_set():
                 raise InvocationTimeout(f"The answer took longer than {seconds_max:g} s and was stopped.") from None
+            if is_broken_connection(error):
+                raise
             raise EvaluationError(_reason(error)) from None
         finally:
             watchdog.cancel()
-            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+            with suppress(OSError, Py4JError):
+                context.setLocalProperty(_GROUP, around)  # type: ignore[arg-type]
         return _in_our_types(answer, plan.schema)
+
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema:
+        session = self._residual_session()
+        for name, schema in relations.items():
+            # Over an RDD: what is known to be empty is optimised away, and the mistakes in it too.
+            nothing = session.sparkContext.emptyRDD()
+            session.createDataFrame(nothing, schema=_spark_schema(schema)).createOrReplaceTempView(name)
+        try:
+            answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, datetime(2000, 1, 1, tzinfo=UTC)))
+            schema = to_arrow_schema(answer.schema, timezone="UTC")
+            # The optimiser computes what is constant, so a literal that can't be cast shows here.
+            answer._jdf.queryExecution().optimizedPlan()
+        except (PySparkException, Py4JError) as error:
+            if is_broken_connection(error):
+                raise
+            told = _unqualified(_reason(error), relations)
+            kind = SqlError if isinstance(error, AnalysisException) else EvaluationError
+            raise kind(f"Spark refuses the query: {told}") from None
+        return pa.schema([pa.field(field.name, _in_utc(field.type)) for field in schema])
+
+    def _residual_session(self) -> SparkSession:
+        session = self.session.newSession()
+        for name, value in SQL_SETTINGS.items():
+            session.conf.set(name, value)
+        return session
 
     def batch_schema(self, batches: Any) -> pa.Schema:
         if type(batches).__module__.startswith("pyspark.sql.connect"):
@@ -132,7 +204,7 @@ class SparkPipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
-        attached = SparkSource(stream, source, batches, checkpoint, run, available_now, retry_seconds_max)
+        attached = SparkSource(stream, source, batches, checkpoint, run, available_now, retry_seconds_max, self.lost)
         self._sources.append(attached)
         attached.start()
         return attached
@@ -140,8 +212,10 @@ class SparkPipeline:
     def close(self) -> None:
         for source in self._sources:
             source.stop()
-        if self._owned:
-            with suppress(OSError, Py4JError):  # a JVM that is gone needs no stopping
+        if not self.alive:
+            self.let_go()
+        elif self._owned:
+            with suppress(OSError, Py4JError):  # it may go meanwhile
                 self.session.stop()
 
     def _numbers(self, count: int) -> DataFrame:
@@ -160,8 +234,33 @@ class SparkPipeline:
         try:
             rows = frame.mapInArrow(run, "reply string").collect()
         except (PySparkException, Py4JError) as error:
+            if is_broken_connection(error):
+                raise
             raise PipelineError(f"A Spark job failed: {_reason(error)}", hint="it is tried again") from error
         return [json.loads(row.reply) for row in rows]
+
+
+def is_broken_connection(error: BaseException | None) -> bool:
+    """Whether an error is of the way to the JVM, not of what it did."""
+    while error is not None:
+        if isinstance(error, ConnectionError | EOFError) or (
+            isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _arguments(plan: Plan, now: datetime) -> dict[str, Any] | None:
+    return {"now": now} if plan.residual.uses_now else None
+
+
+def _unqualified(text: str, relations: Iterable[str]) -> str:
+    """Spark's words with columns as the query names them, not as those of a scan."""
+    for name in relations:
+        for qualifier in (f"`{name}`.", f"{name}."):
+            text = text.replace(qualifier, "")
+    return text
 
 
 def _frame(session: SparkSession, relation: Relation) -> DataFrame:

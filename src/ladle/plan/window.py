@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
+from ladle.clock import FIRST_US, LAST_US, interval_text, to_datetime, to_us
 
 MIN_US = -(1 << 62)
 MAX_US = 1 << 62
@@ -42,9 +42,9 @@ class Bound:
         if not self.relative:
             return f"TIMESTAMP '{to_datetime(self.us):%Y-%m-%d %H:%M:%S.%f}'"
         text = "NOW"
-        for amount, unit in ((self.months, "MONTH"), (self.us / 1e6, "SECONDS")):
+        for amount, length in ((self.months, _months_text(abs(self.months))), (self.us, interval_text(abs(self.us)))):
             if amount:
-                text += f" {'-' if amount < 0 else '+'} INTERVAL {abs(amount):g} {unit}"
+                text += f" {'-' if amount < 0 else '+'} INTERVAL {length.upper()}"
         return text
 
 
@@ -112,6 +112,11 @@ def window_from_json(value: dict[str, Any]) -> Window:
 
 def _bound_to_json(bound: Bound | None) -> list[Any] | None:
     return None if bound is None else [bound.us, bound.relative, bound.months]
+
+
+def _months_text(months: int) -> str:
+    amount, unit = (months // 12, "year") if months % 12 == 0 else (months, "month")
+    return f"{amount} {unit}{'' if amount == 1 else 's'}"
 
 
 def _add_months(us: int, months: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,6 +29,7 @@ class RemoteDatabase:
 
     def __init__(self, path: Path, socket_path: Path) -> None:
         self.path = path
+        self._socket_path = socket_path
         self._connection = wire.dial(socket_path)
         self._lock = threading.Lock()
 
@@ -41,13 +43,30 @@ class RemoteDatabase:
         header, tables = self._ask({"do": "execute", "text": text})
         return [wire.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
 
-    def register(self, text: str, *, name: str, materialize: str = Materialize.PARTIAL.value) -> Query:
-        self.register_many({name: text}, materialize=materialize)
+    def register(
+        self,
+        text: str,
+        *,
+        name: str,
+        materialize: str = Materialize.PARTIAL.value,
+        if_not_exists: bool = False,
+        replace: bool = False,
+    ) -> Query:
+        self.register_many({name: text}, materialize=materialize, if_not_exists=if_not_exists, replace=replace)
         return self.query(name)
 
-    def register_many(self, queries: Mapping[str, str], *, materialize: str = Materialize.PARTIAL.value) -> list[Query]:
-        self._ask({"do": "register", "queries": dict(queries), "materialize": materialize})
-        return [query for query in self.queries() if query.name in queries]
+    def register_many(
+        self,
+        queries: Mapping[str, str],
+        *,
+        materialize: str = Materialize.PARTIAL.value,
+        if_not_exists: bool = False,
+        replace: bool = False,
+    ) -> list[Query]:
+        how = {"materialize": materialize, "if_not_exists": if_not_exists, "replace": replace}
+        self._ask({"do": "register", "queries": dict(queries), **how})
+        names = {name.lower() for name in queries}
+        return [query for query in self.queries() if query.name.lower() in names]
 
     def unregister(self, name: str) -> None:
         self._ask({"do": "unregister", "name": name})
@@ -126,6 +145,12 @@ class RemoteDatabase:
             try:
                 wire.send(self._connection, request, tables)
                 header, replies = wire.receive(self._connection)
+            except KeyboardInterrupt:
+                # This answer is still to come, and must not be taken for the next one.
+                self._connection.close()
+                with contextlib.suppress(OSError):
+                    self._connection = wire.dial(self._socket_path)
+                raise
             except (wire.Disconnected, OSError) as error:
                 raise WarehouseError(
                     f"The process that holds the warehouse {self.path} went away: {error}",

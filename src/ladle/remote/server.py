@@ -99,7 +99,8 @@ class SocketServer:
                 answer = db.invoke(request["name"], now=now)
                 return {"answers": [wire.answer_to_json(answer)]}, [answer.table]
             case "register":
-                db.register_many(request["queries"], materialize=request["materialize"])
+                how = {key: request[key] for key in ("materialize", "if_not_exists", "replace") if key in request}
+                db.register_many(request["queries"], **how)
                 return {}, []
             case "unregister":
                 db.unregister(request["name"])

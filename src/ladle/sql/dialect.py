@@ -90,6 +90,8 @@ class CreateQueryDraft:
     name: exp.Identifier
     query: Query
     materialize: Materialize | None
+    if_not_exists: bool
+    replace: bool
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,11 @@ class LadleParser(SparkParser):
                 return self._parse_create_stream()
             if self._match_text_seq("QUERY"):
                 return self._parse_create_query()
-            return self._refuse("CREATE STREAM or CREATE QUERY")
+            if self._match_text_seq("OR", "REPLACE"):
+                if not self._match_text_seq("QUERY"):
+                    self._refuse("CREATE OR REPLACE QUERY (a stream keeps its tuples: DROP STREAM, then CREATE STREAM)")
+                return self._parse_create_query(replace=True)
+            return self._refuse("CREATE STREAM or CREATE [OR REPLACE] QUERY")
         if self._match_text_seq("ALTER"):
             return self._parse_alter_stream()
         if self._match_text_seq("DROP"):
@@ -306,7 +312,11 @@ class LadleParser(SparkParser):
         name = self._name(f"the name of a {kind.lower()}")
         return DropDraft(kind, name, bool(self._match_text_seq("CASCADE")), bool(if_exists))
 
-    def _parse_create_query(self) -> CreateQueryDraft:
+    def _parse_create_query(self, *, replace: bool = False) -> CreateQueryDraft:
+        clause = self._curr
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        if if_not_exists and replace:
+            self.raise_error("Expected OR REPLACE or IF NOT EXISTS, not both", clause)
         name = self._name("the name of the query")
         materialize = None
         if self._match(TokenType.WITH):
@@ -320,7 +330,7 @@ class LadleParser(SparkParser):
             self._match_r_paren()
         if not self._match(TokenType.ALIAS):
             self._refuse("AS SELECT ...")
-        return CreateQueryDraft(name, self._query(), materialize)
+        return CreateQueryDraft(name, self._query(), materialize, if_not_exists, replace)
 
     def _parse_insert_draft(self) -> InsertDraft:
         if not self._match(TokenType.INTO):

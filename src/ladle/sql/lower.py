@@ -61,8 +61,8 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return Select(_plan(query, names, source))
         case ExplainSelectDraft(query):
             return ExplainSelect(_plan(query, names, source))
-        case CreateQueryDraft(name, query, materialize):
-            return CreateQuery(name.name, _plan(query, names, source), materialize)
+        case CreateQueryDraft(name, query, materialize, if_not_exists, replace):
+            return CreateQuery(name.name, _plan(query, names, source), materialize, if_not_exists, replace)
         case InsertDraft() as insert:
             return _insert(insert, names, source)
         case CreateStreamDraft() as create:

@@ -52,6 +52,8 @@ class CreateQuery:
     plan: Plan
     materialize: Materialize | None = None
     """None: the default."""
+    if_not_exists: bool = False
+    replace: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from ladle.stem.convert import convert, convert_values, is_convertible
 REASON, RAW = "_reason", "_raw"
 """Columns of a pushed file that hold rows already found wanting when they were pushed."""
 
+FILE, LINE = "_ladle_file", "_ladle_line"
+"""Columns of a pushed file that say where each row was read: the reason for rejecting one names the place."""
+
 CORRUPT = "_corrupt_record"
 """Where Spark's JSON and CSV readers put a line they could not parse."""
 
@@ -53,7 +56,7 @@ class Rejected:
 
 def check_columns(given: pa.Schema, schema: StreamSchema, stream: str) -> None:
     """Refuse a whole input whose columns can't be the stream's."""
-    names = {name.lower(): name for name in given.names if name not in (REASON, RAW, CORRUPT)}
+    names = {name.lower(): name for name in given.names if name not in (REASON, RAW, CORRUPT, FILE, LINE)}
     known = {column.name.lower(): column for column in schema.columns}
     listed = ", ".join(f"{column.name} {type_name(column.type)}" for column in schema.columns)
     extra = [name for lowered, name in names.items() if lowered not in known]
@@ -184,7 +187,8 @@ def _rejected(table: pa.Table, reasons: Mapping[int, str]) -> Rejected:
     for row, value in zip(sorted(reasons), _values(picked), strict=True):
         raw = value.pop(RAW, None) or value.pop(CORRUPT, None)
         value.pop(REASON, None)
-        rejected.reasons.append(reasons[row])
+        place = [str(part) for part in (value.pop(FILE, None), value.pop(LINE, None)) if part is not None]
+        rejected.reasons.append(": ".join([":".join(place), reasons[row]] if place else [reasons[row]]))
         rejected.rows.append(raw if raw is not None else _json(value))
     return rejected
 

@@ -1,4 +1,8 @@
-"""A pipeline that runs every task in the calling thread: the same kernels and the same log, without a JVM."""
+"""A pipeline that runs every task in the calling thread: the same kernels and the same log, without a JVM.
+
+Residuals for Spark are refused, but for a database whose `residual_rows_max` is one row: there they are what is tested,
+and go to this process's Spark session.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,22 @@ import pyarrow as pa
 
 from ladle.archive.inbox import read_pushed
 from ladle.clock import Clock
+from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import PipelineError
-from ladle.pipeline import Attached, BatchRunner, Relation
+from ladle.pipeline import Attached, BatchRunner, Pipeline, Relation
 from ladle.pipeline.protocol import Failures
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask, run_backfill
 from ladle.stem.epoch import EpochTask, Manifest, run_task
+from ladle.testing.one_row import borrowed_spark
 
 
 class InlinePipeline:
     started = True
+
+    def __init__(self, residuals: Pipeline | None = None) -> None:
+        self._residuals = residuals
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
         return [run_task(task, 0, 0, (read_pushed(path) for path in files))]
@@ -36,7 +45,12 @@ class InlinePipeline:
         return failures
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+        if self._residuals is not None:
+            return self._residuals.run_residual(plan, relations, now_us, seconds_max)
         raise PipelineError(f"This residual needs Spark: {plan.residual.why_spark}")
+
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema | None:
+        return None if self._residuals is None else self._residuals.analyse(plan, relations)
 
     def batch_schema(self, batches: Any) -> pa.Schema:
         raise PipelineError("Sources are attached to Spark.")
@@ -65,5 +79,7 @@ def connect_inline(
     settings: dict[str, Any] | None = None,
     read_only: bool = False,
 ) -> Database:
-    """`ladle.connect` without Spark."""
-    return Database(path, pipeline=InlinePipeline(), read_only=read_only, clock=clock, settings=settings)
+    """`ladle.connect` without Spark, or with Spark for residuals alone when they may have one row in DuckDB."""
+    one_row = Settings.load(settings).residual_rows_max == 1
+    pipeline = InlinePipeline(borrowed_spark() if one_row else None)
+    return Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=settings)

@@ -19,6 +19,7 @@ from ladle.sql.conformant.entries import call
 from ladle.sql.conformant.functions import BY_NAME, compared, widened
 from ladle.sql.conformant.intervals import interval
 from ladle.sql.conformant.nodes import CALLS, Call, call_of
+from ladle.sql.conformant.readable import refuse_unreadable
 from ladle.sql.conformant.scope import Scope, quoted
 from ladle.sql.conformant.spark_types import (
     BIGINT,
@@ -55,6 +56,8 @@ _CASTS = {
     "timestamp": TIMESTAMP,
 }
 """Functions named as a type are casts to it."""
+
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>"})
 
 TEXT_CHARACTERS_MAX = 200_000
 """Checks repeat their operands, so deep nesting grows text; beyond this Spark runs the query."""
@@ -181,6 +184,8 @@ def _negative(node: exp.Expr, scope: Scope) -> Typed:
 def _binary(symbol: str) -> Callable[[exp.Expr, Scope], Typed]:
     def rule(node: exp.Expr, scope: Scope) -> Typed:
         left, right = expression(node.this, scope), expression(node.expression, scope)
+        if symbol in _COMPARISONS:
+            refuse_unreadable([node.this, node.expression], [left, right])
         if symbol in ("+", "-") and left.type in (DURATION, MONTHS) and right.type == left.type:
             return _fold_intervals(symbol, left, right)
         if symbol == "+" and left.type in (DURATION, MONTHS):
@@ -198,7 +203,7 @@ def _fold_intervals(symbol: str, left: Typed, right: Typed) -> Typed:
 
 
 def _distinct_from(node: exp.Expr, scope: Scope) -> Typed:
-    equal = call(BY_NAME["<=>"], "<=>", [expression(node.this, scope), expression(node.expression, scope)])
+    equal = _binary("<=>")(node, scope)
     return replace(equal, sql=f"(NOT {equal.sql})")
 
 
@@ -231,7 +236,9 @@ def _not(node: exp.Not, scope: Scope) -> Typed:
 def _between(node: exp.Between, scope: Scope) -> Typed:
     if node.args.get("symmetric"):
         raise NotConformant("BETWEEN SYMMETRIC is not proven equal in DuckDB")
-    value, low, high = (expression(node.args[part], scope) for part in ("this", "low", "high"))
+    parts = [node.args[part] for part in ("this", "low", "high")]
+    value, low, high = values = [expression(part, scope) for part in parts]
+    refuse_unreadable(parts, values)
     lower, upper = call(BY_NAME[">="], ">=", [value, low]), call(BY_NAME["<="], "<=", [value, high])
     return Typed(f"({lower.sql} AND {upper.sql})", BOOLEAN, lower.may_raise or upper.may_raise)
 
@@ -242,8 +249,9 @@ def _in(node: exp.In, scope: Scope) -> Typed:
         raise NotConformant("this form of IN is not proven equal in DuckDB")
     value = expression(node.this, scope)
     if query is None:
-        values = [expression(each, scope) for each in node.expressions]
-        return call(BY_NAME["in"], "in", [value, *values])
+        values = [value, *(expression(each, scope) for each in node.expressions)]
+        refuse_unreadable([node.this, *node.expressions], values)
+        return call(BY_NAME["in"], "in", values)
     found = scope.query(query, scope)
     if len(found.columns) != 1:
         raise NotConformant("IN over several columns is not proven equal in DuckDB")
@@ -279,7 +287,9 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
         if subject is None:
             conditions.append(condition(branch.this, scope))
         else:
-            conditions.append(call(BY_NAME["="], "=", [subject, expression(branch.this, scope)]))
+            compared_with = expression(branch.this, scope)
+            refuse_unreadable([node.this, branch.this], [subject, compared_with])
+            conditions.append(call(BY_NAME["="], "=", [subject, compared_with]))
         values.append(expression(branch.args["true"], scope))
     default = node.args.get("default")
     values.append(expression(default, scope) if default is not None else Typed("NULL", VOID))
