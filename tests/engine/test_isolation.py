@@ -114,6 +114,7 @@ def test_an_expression_that_does_not_end(open_db: Open) -> None:
     assert db._ingest.suspended == {}
 
 
+@pytest.mark.not_at_one_row("its time limit is shorter than a Spark job")
 def test_a_complete_query_that_does_not_end(open_db: Open) -> None:
     db = open_db(invoke_seconds_max=0.3)
     db.sql("CREATE STREAM s (n INT, word STRING, at TIMESTAMP) TIMESTAMP BY at")

@@ -9,12 +9,15 @@ import random
 import threading
 from pathlib import Path
 
+import pytest
+
 from ladle.clock import ManualClock
 from ladle.testing import connect_inline
 
 LISTED = (36, 21, -2, 9, 7, 11)
 
 
+@pytest.mark.not_at_one_row("no residual takes part")
 def test_long_in_lists_pick_the_right_rows(tmp_path: Path) -> None:
     rng = random.Random(1)
     db = connect_inline(tmp_path / "warehouse", clock=ManualClock(), settings={"segment_rows_max": 8})
