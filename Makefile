@@ -18,11 +18,14 @@ setup: $(ready) ## .venv with the locked dependencies; Java too, if there is non
 demo: $(ready) ## the demonstration (DEMO_SECONDS=n to end by itself, LADLE_DATA=dir for the data)
 	@$(with_java) .venv/bin/ladle demo
 
-# Both runs end with pytest's closing line; with PYTEST_ARGS only the first takes place.
-test: $(ready) ## all tests but the soak, then onspark (PYTEST_ARGS='-k window': those alone)
-	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
+# Without PYTEST_ARGS in two runs, each ending with pytest's closing line: what needs no JVM, and what does (two sessions
+# side by side, each with whole files in their order).
+test: $(ready) ## all tests but the soak and onspark (PYTEST_ARGS='-k window': those alone)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(MAKE) --no-print-directory onspark
+	@$(with_java) $(python) -m pytest -m 'not soak and not spark' -n 2 --dist loadfile
+	@$(with_java) $(python) -m pytest -m 'spark and not soak' -n 2 --dist loadfile -p no:randomly
+else
+	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
 endif
 
 # Where answers are computed in the tests' own process: residuals of others could not be counted.

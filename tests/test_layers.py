@@ -13,21 +13,22 @@ import ladle
 ROOT = Path(ladle.__file__).parent
 
 LAYERS = (
-    ("errors", "config", "schema", "clock", "columns"),
+    ("errors", "config", "schema", "clock", "columns", "collector"),
     ("present",),
     ("plan",),
     ("sql",),
     ("evaluate",),
     ("archive",),
+    ("eddy",),
     ("stem",),
     ("pipeline",),
     ("answer", "status"),
     ("catalog",),
     ("engine",),
     ("remote", "connection"),
+    ("testing",),
     ("bench", "demo"),
     ("cli",),
-    ("testing",),
 )
 ONLY_IN = {
     "sqlglot": {"sql"},
@@ -35,6 +36,8 @@ ONLY_IN = {
     "deltalake": {"archive"},
     "pyspark": {"pipeline"},
     "py4j": {"pipeline"},
+    "numba": {"stem"},
+    "llvmlite": {"stem"},
 }
 # What only a type checker reads, and the name of Spark's session in public signatures.
 ALLOWED = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from ladle.errors import LadleError
 
-_MAY_BE_ZERO = {"grace_seconds", "cache_bytes_max", "kept_bytes_max", "residual_rows_max"}
+_MAY_BE_ZERO = {"grace_seconds", "cache_bytes_max", "kept_bytes_max", "aggregates_bytes_max", "residual_rows_max"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +23,18 @@ class Settings:
     """Decoded segments that the serving process keeps."""
     kept_bytes_max: int = 1 << 29
     """Rows that complete queries keep in memory; beyond it those asked least recently are swapped out."""
+    aggregates_bytes_max: int = 1 << 28
+    """Partial aggregates that the serving process keeps; those not used for longest go first."""
     residual_rows_max: int = 4_000_000
     """A residual over more input rows than this runs on Spark instead of DuckDB."""
     residual_memory_bytes_max: int = 4 << 30
     """What DuckDB may use for one residual."""
     invoke_seconds_max: float = 60.0
     """An invocation that takes longer is stopped with a clear error."""
+    auto_idle_seconds: float = 3600.0
+    """A query in mode auto that nobody asks for so long is swapped out until somebody does."""
+    results_bytes_max: int = 32 << 30
+    """What kept results may take on disk; beyond it queries in mode auto are swapped out, the longest idle first."""
     factor_seconds_max: float = 2.0
     """A factor that takes longer over one segment leaves its own queries uncovered there."""
     backfill_rows_max: int = 1 << 19

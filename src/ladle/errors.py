@@ -128,11 +128,15 @@ class PipelineError(LadleError):
     code = "pipeline"
 
 
+_COMPARED_MAX = 2_000
+"""Looking for what was meant takes milliseconds for so many names, and seconds for a hundred thousand."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], *, position: Position | None = None) -> UnknownName:
     """`Column 'x' not found. Columns: a, b, c.` with the likeliest meant one as the hint."""
     names = sorted(known)
     listed = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "") if names else "none"
-    close = get_close_matches(name.lower(), [n.lower() for n in names], n=1)
+    close = get_close_matches(name.lower(), [n.lower() for n in names], n=1) if len(names) <= _COMPARED_MAX else []
     meant = next((n for n in names if close and n.lower() == close[0]), None)
     kinds = kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s"
     return UnknownName(

@@ -53,6 +53,8 @@ class QueryStatus:
     """Why some segments stay uncovered, when they do."""
     kept_bytes: int = 0
     """Memory that a complete query's rows take here; 0 while it is swapped out."""
+    mode: str = ""
+    """What is kept now: that of `materialize`, or what auto has chosen."""
 
     @property
     def coverage(self) -> float:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -34,10 +34,13 @@ def _checkpoint(directory: Path, seq: int) -> Path:
     return directory / f"checkpoint-{seq:020d}.json"
 
 
-def _fill(directory: Path, entries: int, checkpoints: tuple[int, ...] = ()) -> Log:
+def _fill(directory: Path, entries: int, checkpoints: tuple[int, ...] = (), *, apart: bool = False) -> Log:
+    """With `apart` each entry is by another process, and has a file of its own."""
     log = Log.open(directory)
     for seq in range(1, entries + 1):
         log.append(seq, {"n": seq})
+        if apart:
+            log.close()
         if seq in checkpoints:
             assert log.checkpoint(seq, {"upto": seq})
     return log
@@ -55,6 +58,7 @@ class LogMachine(RuleBasedStateMachine):
         self.good: list[int] = []
 
     def teardown(self) -> None:
+        self.log.close()
         self.place.cleanup()
 
     @rule(entry=_entries)
@@ -71,8 +75,24 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
+        self.log.close()
         self.log = Log.open(self.directory)
         self.log.load()
+
+    @rule(entry=_entries, kept=st.floats(0, 1, exclude_max=True), zeros=st.booleans())
+    def be_cut_off(self, entry: dict[str, Any], kept: float, zeros: bool) -> None:
+        """The process ends, or the power, while it writes an entry after others."""
+        self.append({})
+        self.append(entry)
+        path = max(path for path in self.directory.iterdir() if path.name[0].isdigit())
+        content = path.read_bytes()
+        whole = content.rindex(b"\n", 0, content.rindex(b"\n", 0, len(content) - 1)) + 1
+        cut = whole + int((len(content) - whole) * kept)
+        if path == _entry(self.directory, len(self.model)):
+            return  # it began a file, which has its name only when it is whole
+        path.write_bytes(content[:cut] + (bytes(len(content) - cut) if zeros else b""))
+        self.model.pop()
+        self.reopen()
 
     @precondition(lambda self: len(self.good) == 2)
     @rule(data=st.data())
@@ -128,7 +148,7 @@ def test_tail_follows_and_says_when_it_can_not(tmp_path: Path) -> None:
 def test_truncation_keeps_what_the_previous_checkpoint_needs(tmp_path: Path) -> None:
     (tmp_path / ".x.1-0badcafe-0.tmp").touch()
     _fill(tmp_path, 10, (3, 6, 9))
-    kept = {_entry(tmp_path, seq).name for seq in (7, 8, 9, 10)}
+    kept = {_entry(tmp_path, first).name for first in (7, 10)}
     assert set(os.listdir(tmp_path)) == kept | {_checkpoint(tmp_path, seq).name for seq in (6, 9)}
 
 
@@ -138,7 +158,7 @@ def test_truncation_keeps_what_the_previous_checkpoint_needs(tmp_path: Path) -> 
 def test_a_broken_or_missing_entry_is_named(checkpoints: tuple[int, ...], data: st.DataObject) -> None:
     with TemporaryDirectory() as place:
         directory = Path(place)
-        _fill(directory, 8, checkpoints)
+        _fill(directory, 8, checkpoints, apart=True)
         first = max(checkpoints, default=0) + 1
         victim = data.draw(st.integers(first, 8))
         path = _entry(directory, victim)
@@ -162,13 +182,70 @@ def test_a_broken_or_missing_entry_is_named(checkpoints: tuple[int, ...], data: 
             Log.open(directory).load()
         assert str(path) in str(caught.value)
         assert "backup" in str(caught.value)
-        assert ("move it out" in str(caught.value)) == (victim == 8)
+        assert ("as it is the last entry" in str(caught.value)) == (victim == 8 and damage != "swap")
         path.write_bytes(content)
         assert Log.open(directory).load()[2][-1] == (8, {"n": 8})
 
 
+@given(at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(max_examples=100, deadline=None)
+@example(at=0.9140625, bit=5)
+def test_no_bit_of_a_file_of_entries_may_change(at: float, bit: int) -> None:
+    with TemporaryDirectory() as place:
+        directory = Path(place)
+        _fill(directory, 5)
+        path = _entry(directory, 1)
+        content = path.read_bytes()
+        place_of = int(at * len(content))
+        path.write_bytes(content[:place_of] + bytes([content[place_of] ^ (1 << bit)]) + content[place_of + 1 :])
+        with pytest.raises(CorruptLog, match=r"not what was written|missing") as caught:
+            Log.open(directory).load()
+        ends = [end for end, byte in enumerate(content) if byte == 10]
+        assert ("as it is the last entry" in str(caught.value)) == (place_of > ends[-3])
+
+
+def test_entries_share_a_file_until_the_next_checkpoint(tmp_path: Path) -> None:
+    log = _fill(tmp_path, 5, (3,))
+    names = {_entry(tmp_path, 1).name, _checkpoint(tmp_path, 3).name, _entry(tmp_path, 4).name}
+    assert set(os.listdir(tmp_path)) == names
+    log.close()
+    log.append(6, {"n": 6})
+    assert _entry(tmp_path, 6).exists()
+    assert Log.open(tmp_path).load()[2] == [(n, {"n": n}) for n in (4, 5, 6)]
+
+
+def test_a_log_of_the_first_format_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had a file for each entry."""
+    with monkeypatch.context() as patch:
+        patch.setattr("ladle.archive.log.FORMAT_VERSION", 1)
+        _fill(tmp_path, 4, (2,), apart=True)
+    log = Log.open(tmp_path)
+    assert log.load() == (2, {"upto": 2}, [(3, {"n": 3}), (4, {"n": 4})])
+    log.append(5, {"n": 5})
+    log.append(6, {"n": 6})
+    assert Log.open(tmp_path).tail(3) == [(n, {"n": n}) for n in (4, 5, 6)]
+
+
+def test_checkpoints_are_due_by_what_they_save(tmp_path: Path) -> None:
+    log = _fill(tmp_path, 20)
+    assert log.is_due(20, 0.5)
+    assert not log.is_due(21, 0.5)
+    assert log.checkpoint(20, {"large": "x" * 100_000})
+    log.append(21, {"n": 21})
+    assert not log.is_due(1, 0.5)
+    again = Log.open(tmp_path)
+    again.load()
+    assert not again.is_due(1, 0.5)
+    for seq in range(22, 70):
+        log.append(seq, {"n": seq})
+    assert log.is_due(1, 0.5)
+    assert log.is_due(49, 0.5)
+    again.load()
+    assert again.is_due(1, 0.5)
+
+
 def test_a_broken_checkpoint_proves_its_entries(tmp_path: Path) -> None:
-    _fill(tmp_path, 6, (3, 6))
+    _fill(tmp_path, 6, (3, 6), apart=True)
     _checkpoint(tmp_path, 6).write_bytes(b"")
     assert Log.open(tmp_path).load() == (3, {"upto": 3}, [(n, {"n": n}) for n in (4, 5, 6)])
     _entry(tmp_path, 6).unlink()
@@ -205,7 +282,7 @@ def test_the_writer_goes_on_after_a_broken_checkpoint(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_not_corruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("ladle.archive.log.FORMAT_VERSION", 2)
+        patch.setattr("ladle.archive.log.FORMAT_VERSION", 3)
         _fill(tmp_path, 1)
     with pytest.raises(WarehouseError, match="newer Ladle") as caught:
         Log.open(tmp_path).load()

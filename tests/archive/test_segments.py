@@ -253,18 +253,18 @@ def test_data_files_survive_json() -> None:
 def test_the_cache_reads_each_column_once(tmp_path: Path) -> None:
     _write(tmp_path, "x.parquet", trades(0, 10), rows_max=5)
     path, cache = tmp_path / "x.parquet", SegmentCache(1 << 20)
-    first = cache.get(path, "x.parquet", 1, ["price", "size"], TRADES)
-    second = cache.get(path, "x.parquet", 1, ["at", "size", "price"], TRADES)
+    first = cache.get(tmp_path, "x.parquet", 1, ["price", "size"], TRADES)
+    second = cache.get(tmp_path, "x.parquet", 1, ["at", "size", "price"], TRADES)
     assert (cache.hits, cache.misses) == (2, 3)
     assert first.equals(read_segment(path, 1, ["price", "size"], TRADES))
     assert second.equals(read_segment(path, 1, ["at", "size", "price"], TRADES))
     path.unlink()
-    assert cache.get(path, "x.parquet", 1, ["price"], TRADES).num_rows == 5
+    assert cache.get(tmp_path, "x.parquet", 1, ["price"], TRADES).num_rows == 5
     cache.drop("x.parquet")
     cache.drop("x.parquet")
     assert cache.bytes == 0
     with pytest.raises(MissingFile):
-        cache.get(path, "x.parquet", 1, ["price"], TRADES)
+        cache.get(tmp_path, "x.parquet", 1, ["price"], TRADES)
 
 
 def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     cache = SegmentCache(2 * 900)  # two columns of 100 doubles
 
     def price(number: int) -> pa.Table:
-        return cache.get(tmp_path / str(number), str(number), 0, ["price"], TRADES)
+        return cache.get(tmp_path, str(number), 0, ["price"], TRADES)
 
     for number in (0, 1, 0, 2):  # 1 is the one not used for longest
         assert price(number).equals(trades(number, 100).select(["price"]))
@@ -284,8 +284,8 @@ def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     price(1)
     assert cache.hits == hits + 2
     tiny = SegmentCache(10)
-    assert tiny.get(tmp_path / "0", "0", 0, ["price"], TRADES).num_rows == 100
-    assert tiny.get(tmp_path / "0", "0", 0, [], TRADES).num_rows == 100
+    assert tiny.get(tmp_path, "0", 0, ["price"], TRADES).num_rows == 100
+    assert tiny.get(tmp_path, "0", 0, [], TRADES).num_rows == 100
     assert tiny.bytes == 0
 
 
@@ -297,7 +297,7 @@ def test_threads_share_the_cache(tmp_path: Path) -> None:
     def read(seed: int) -> None:
         for step in range(60):
             number, group = (step * seed) % 6, step % 3
-            table = cache.get(tmp_path / str(number), str(number), group, ["size", "symbol"], TRADES)
+            table = cache.get(tmp_path, str(number), group, ["size", "symbol"], TRADES)
             assert table.equals(trades(number * 100 + group * 30, 30).select(["size", "symbol"]))
             if step % 20 == 0:
                 cache.drop(str(number))

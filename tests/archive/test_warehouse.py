@@ -143,3 +143,24 @@ def test_a_failed_creation_releases_the_lock(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(WarehouseError):
             Warehouse.open(tmp_path, writable=True)
     Warehouse.open(tmp_path, writable=True).close()
+
+
+def test_derived_files_of_another_run_of_the_machine_are_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not synced: after a power cut some could be there with other bytes."""
+    root = tmp_path / "warehouse"
+    with Warehouse.open(root, writable=True) as warehouse:
+        results = warehouse.stream(1).results
+        results.mkdir(parents=True)
+        (results / "a.results").write_bytes(b"x")
+    with Warehouse.open(root, writable=True) as warehouse:
+        assert warehouse.trusts_derived
+        assert (results / "a.results").exists()
+    monkeypatch.setattr("ladle.archive.warehouse.boot_id", lambda: "the next run")
+    with Warehouse.open(root, writable=False) as reader:
+        assert not reader.trusts_derived
+        assert (results / "a.results").exists(), "a reader changes nothing"
+    with Warehouse.open(root, writable=True) as warehouse:
+        assert warehouse.trusts_derived
+        assert not results.exists()

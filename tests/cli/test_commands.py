@@ -51,6 +51,18 @@ def test_sql_writes_csv_and_json_for_programs(trades: Run) -> None:
     assert line == {"symbol": "IBM", "at": "2026-01-30T14:30:00.000000Z", "price": 193.5}
 
 
+def test_functions_from_the_command_line(trades: Run) -> None:
+    body = "$$ pc.greater(price, 100.0) $$"
+    made = trades("sql", "-c", f"CREATE FUNCTION dear(price DOUBLE) RETURNS BOOLEAN LANGUAGE PYTHON AS {body}")
+    assert (made.code, made.out) == (0, "function dear created\n")
+    found = trades("sql", "-c", "SELECT symbol FROM trades WHERE dear(price) ORDER BY 1", "--format", "csv")
+    assert '"IBM"' in found.out.splitlines()
+    assert '"KO"' not in found.out.splitlines()
+    assert "dear" in trades("sql", "-c", "SHOW FUNCTIONS").out
+    assert "pc.greater(price, 100.0)" in trades("sql", "-c", "DESCRIBE FUNCTION dear", "--format", "json").out
+    assert trades("sql", "-c", "DROP FUNCTION dear").out == "function dear dropped\n"
+
+
 def test_rows_limits_a_table_and_nothing_else(trades: Run) -> None:
     assert "(first 1 of 3 rows)" in trades("sql", "-c", "SELECT * FROM trades", "--rows", "1").out
     every = trades("sql", "-c", "SELECT * FROM trades", "--rows", "1", "--format", "json")

@@ -88,6 +88,7 @@ def test_types_are_sparks(text: str, expected: str) -> None:
         ("SELECT r.i AS x FROM r GROUP BY r.s", "neither grouped nor aggregated"),
         ("SELECT r.i AS x FROM r WHERE sum(r.i) > 1", "sum outside a grouped query"),
         ("SELECT r.i AS x FROM r WHERE r.s > 1", "Spark casts between STRING and INT"),
+        ("SELECT r.l < 9223372036854775808 AS x FROM r", "an integer compared with 9223372036854775808"),
         ("SELECT DISTINCT r.tags AS x FROM r", "DISTINCT"),
         ("SELECT r.at - r.at AS x FROM r", "column x"),
         ("SELECT r.s LIKE 'a\\\\b' AS x FROM r", "an escape that Spark refuses"),

@@ -73,6 +73,9 @@ STATEMENT_HEADINGS = {
     "DropStream": "### DROP STREAM",
     "CreateQuery": "### CREATE QUERY",
     "DropQuery": "### DROP QUERY",
+    "CreateFunction": "### CREATE FUNCTION",
+    "DropFunction": "### DROP FUNCTION",
+    "ShowFunctions": "### SHOW FUNCTIONS",
     "ShowStreams": "### SHOW STREAMS",
     "ShowQueries": "### SHOW QUERIES",
     "Describe": "### DESCRIBE",
@@ -103,6 +106,10 @@ def test_every_call_of_the_interface_is_documented() -> None:
     for name in ("sql", "execute", "push", "attach", "register", "register_many", "query", "queries", "streams"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
+    for name in ("create_function", "drop_function", "functions"):
+        assert f"db.{name}(" in PYTHON
+    for name in inspect.signature(Database.create_function).parameters:
+        assert name in PYTHON
     for name in inspect.signature(ladle.connect).parameters:
         if name != "clock":  # for tests
             assert name in PYTHON
@@ -142,6 +149,26 @@ def test_the_shell_names_only_statements_that_exist() -> None:
     headings = re.findall(r"^##+ (.*)$", SQL, re.M)
     for statement in named:
         assert any(heading.startswith(statement.split(" INTO")[0]) for heading in headings), statement
+
+
+def test_the_functions_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:
+    section = PYTHON.partition("## Functions")[2]
+    example = re.search(r"```python\n(.*?)```", section, re.S)
+    assert example is not None
+    program = tmp_path / "example.py"
+    program.write_text(example[1], encoding="utf-8")
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM positions (car INT, lat DOUBLE, lon DOUBLE)")
+        exec(compile(example[1], str(program), "exec"), {"db": db})
+        positions = [(1, 37.80, -122.27), (2, 37.34, -121.89), (3, None, -122.27)]
+        db.push("positions", [dict(zip(("car", "lat", "lon"), each, strict=True)) for each in positions], wait=True)
+        assert db.invoke("near").table.to_pylist() == [{"car": 1}]
+        created = next(block for block in sql_blocks() if "CREATE FUNCTION zone" in block)
+        db.sql("CREATE STREAM trades (size INT)")
+        db.push("trades", [{"size": 1}, {"size": 2}], wait=True)
+        assert db.execute(created)[2].table.to_pylist() == [{"count(1)": 1}]
+        zones = "SELECT zone(x, y) AS z FROM VALUES (1D, 2D), (10D, 1D), (NULL, 1D) AS t(x, y)"
+        assert db.sql(zones).table.to_pylist() == [{"z": "inside"}, {"z": "outside"}, {"z": None}]
 
 
 def python_blocks() -> list[str]:

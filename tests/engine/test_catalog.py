@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ladle import catalog as entries
 from ladle import sql
 from ladle.archive.segments import DataFile, Segment
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, Pages, StreamState, View
+from ladle.plan.query import plan_to_json
 from ladle.schema import Column, StreamSchema
 from ladle.sql.statements import Materialize
+from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import as_files
+from ladle.stem.query_stem import PAGE
 
 pytestmark = pytest.mark.not_at_one_row("no engine takes part")
 
@@ -34,6 +40,18 @@ def same(a: Catalog, b: Catalog) -> None:
                 assert getattr(mine.segments, field).tolist() == getattr(other.segments, field).tolist()
 
 
+def flat(paged: Mapping[Any, Pages[Any]]) -> dict[Any, Any]:
+    """All pages of all keys as one."""
+    found = {}
+    for key, pages in paged.items():
+        for number, page in pages.pages.items():
+            assert page.blocks, "a page without blocks"
+            assert page.ids.tolist() == sorted(page.blocks)
+            assert {block // PAGE for block in page.blocks} == {number}
+            found |= {(key, block): value for block, value in page.blocks.items()}
+    return found
+
+
 class Entries(RuleBasedStateMachine):
     """Random entries, as the engine would make them."""
 
@@ -43,6 +61,7 @@ class Entries(RuleBasedStateMachine):
         self.log: list[dict[str, Any]] = []
         self.checkpoints: list[tuple[int, str]] = []
         self.ids: set[int] = set()
+        self.query_ids: set[int] = set()
         self.names = 0
         self.files = 0
 
@@ -54,8 +73,13 @@ class Entries(RuleBasedStateMachine):
 
     def new_ids(self, ids: set[int]) -> None:
         assert not ids & self.ids, "an id was used again"
-        assert max(ids) < self.catalog.next_id
+        assert max(ids, default=0) < self.catalog.next_id
         self.ids |= ids
+
+    def new_query_ids(self, ids: set[int]) -> None:
+        assert not ids & self.query_ids, "an id was used again"
+        assert max(ids) < self.catalog.next_query
+        self.query_ids |= ids
 
     @rule(event=st.booleans(), retain=st.one_of(st.none(), st.integers(1, 100)), again=st.booleans())
     def create_stream(self, event: bool, retain: int | None, again: bool) -> None:
@@ -118,10 +142,7 @@ class Entries(RuleBasedStateMachine):
             case "retain":
                 self.commit(entries.set_retain(stream.name, self.names))
             case "drop":
-                gone = self.catalog.queries_on(stream.name)
-                if gone:
-                    self.commit(entries.unregister(gone))
-                self.commit(entries.drop_stream(stream.name))
+                self.commit(entries.drop_stream(stream.name, self.catalog.queries_on(stream.name)))
 
     @precondition(lambda self: self.catalog.streams)
     @rule(data=st.data(), count=st.integers(1, 3), bound=st.integers(0, 2), mode=st.sampled_from(Materialize))
@@ -131,29 +152,38 @@ class Entries(RuleBasedStateMachine):
         for _ in range(count):
             self.names += 1
             stream = self.pick(data)
-            text = (
-                f"SELECT a.n FROM {stream.name} AS a WHERE a.n > {bound} BEGIN NOW - INTERVAL {bound + 1} HOURS END NOW"
-            )
+            text = data.draw(st.sampled_from(self.texts(stream.name, bound)))
             queries.append((f"Q{self.names}", sql.bind(text, self.catalog), mode))
         self.commit(entries.register(queries, 7))
         new = {self.catalog.queries[name.lower()].id for name, _, _ in queries}
-        self.new_ids(new | (set(self.catalog.block_ids.values()) - before))
+        self.new_query_ids(new)
+        self.new_ids(set(self.catalog.block_ids.values()) - before)
         for name, plan, _ in queries:
             state = self.catalog.queries[name.lower()]
             assert state.plan == plan
             assert [self.catalog.block_id(scan.block) for scan in plan.scans] == list(state.blocks)
 
-    @precondition(lambda self: self.catalog.queries)
+    def texts(self, stream: str, bound: int) -> list[str]:
+        texts = [
+            f"SELECT a.n FROM {stream} AS a WHERE a.n > {bound} BEGIN NOW - INTERVAL {bound + 1} HOURS END NOW",
+            f"SELECT count(*) AS n FROM {stream} [ROWS {bound + 1}]",
+            f"SELECT a.n FROM {stream} [ROWS 5] AS a, {stream} AS b WHERE a.n < {bound} AND b.n < {bound}",
+        ]
+        standing = list(self.catalog.queries)
+        return texts + [f"SELECT n FROM {name} WHERE n = {bound}" for name in standing[:1] if name.startswith("q")]
+
+    @precondition(lambda self: any(not self.catalog.queries_reading(name) for name in self.catalog.queries))
     @rule(data=st.data(), bound=st.integers(0, 2), mode=st.sampled_from(Materialize))
     def replace(self, data: st.DataObject, bound: int, mode: Materialize) -> None:
         before = self.catalog
-        name = data.draw(st.sampled_from(sorted(before.queries)))
-        plan = sql.bind(f"SELECT n + 1 AS m FROM {self.pick(data).name} WHERE n > {bound}", before)
+        name = data.draw(st.sampled_from(sorted(n for n in before.queries if not before.queries_reading(n))))
+        plan = sql.bind(f"SELECT n + 1 AS n FROM {self.pick(data).name} WHERE n > {bound}", before)
         self.commit(entries.register([(name.upper(), plan, mode)], 8, replacing=True))
         after = self.catalog.queries[name]
         assert (after.name, after.plan, after.materialize) == (name.upper(), plan, mode)
         assert list(self.catalog.queries) == list(before.queries)
-        self.new_ids({after.id} | (set(self.catalog.block_ids.values()) - set(before.block_ids.values())))
+        self.new_query_ids({after.id})
+        self.new_ids(set(self.catalog.block_ids.values()) - set(before.block_ids.values()))
         used = {block for query in self.catalog.queries.values() for block in query.blocks}
         assert set(self.catalog.block_ids.values()) == used
 
@@ -161,6 +191,8 @@ class Entries(RuleBasedStateMachine):
     @rule(data=st.data())
     def unregister(self, data: st.DataObject) -> None:
         names = data.draw(st.lists(st.sampled_from(sorted(self.catalog.queries)), min_size=1, unique=True))
+        for name in names:
+            names += [reader.lower() for reader in self.catalog.queries_reading(name) if reader.lower() not in names]
         self.commit(entries.unregister(names))
         used = {block for query in self.catalog.queries.values() for block in query.blocks}
         assert set(self.catalog.block_ids.values()) == used
@@ -175,6 +207,36 @@ class Entries(RuleBasedStateMachine):
             again = Catalog.from_json(json.loads(json.dumps(self.catalog.to_json())))
             assert again.seq == self.catalog.seq == len(self.log)
             same(again, self.catalog)
+
+    @invariant()
+    def derived(self) -> None:
+        """What is kept current entry by entry is what the queries come to."""
+        if not hasattr(self, "catalog"):
+            return
+        queries = self.catalog.queries
+        users: Counter[int] = Counter()
+        kept: Counter[tuple[str, int]] = Counter()
+        views: Counter[tuple[View, int]] = Counter()
+        readers: dict[str, set[str]] = {}
+        for name, query in queries.items():
+            users.update(set(query.blocks))
+            for read in query.plan.queries:
+                readers.setdefault(read.lower(), set()).add(name)
+            if query.materialize is not Materialize.NONE:
+                scans = [(b, s) for b, s in zip(query.blocks, query.plan.scans, strict=True) if s.block.factors]
+                kept.update({(scan.block.stream.lower(), block) for block, scan in scans})
+                streams = query.plan.streams
+                views.update({(View(s.block.stream.lower(), s.window, streams), block) for block, s in scans})
+        assert dict(queries.users) == users
+        assert {name: set(found) for name, found in queries.readers.items()} == readers
+        complete = [name for name, query in queries.items() if query.materialize is Materialize.COMPLETE]
+        assert sorted(queries.complete) == sorted(complete)
+        assert all(queries.complete[name] is queries[name] for name in complete)
+        assert flat(queries.views) == views
+        counts = {key: block.users for key, block in flat(queries.kept).items()}
+        assert counts == kept
+        for stream in self.catalog.streams:
+            assert queries.kept_on(stream).blocks == {block for name, block in kept if name == stream}
 
     def teardown(self) -> None:
         for seq, text in [(0, json.dumps(Catalog().to_json())), *getattr(self, "checkpoints", [])]:
@@ -197,3 +259,71 @@ def test_a_snapshot_does_not_change_under_its_reader() -> None:
     assert [len(c.streams["s"].files) for c in (first, second, third)] == [0, 1, 0]
     assert third.streams["s"].clock_us == 5, "the clock does not go back when old files go"
     assert as_files(None) == ()
+
+
+def with_stream() -> Catalog:
+    columns = (Column("n", pa.int32()), Column("x", pa.float64()))
+    return Catalog().apply(1, entries.create_stream("s", StreamSchema(columns), None, None))
+
+
+def test_the_first_format_keeps_its_ids() -> None:
+    """Results are known by the ids of blocks, so a log must give the same ones whoever reads it."""
+    catalog = with_stream()
+    plans = [sql.bind(f"SELECT n FROM s WHERE n > {bound} AND x < 1.5", catalog) for bound in (1, 2, 1)]
+    queries = [
+        {"name": f"q{number}", "materialize": "partial", "bound": plan_to_json(plan)}
+        for number, plan in enumerate(plans)
+    ]
+    entry = json.loads(json.dumps({"kind": "register", "created_us": 7, "queries": queries}))
+    after = catalog.apply(2, entry)
+    assert [(query.id, query.blocks) for query in after.queries.values()] == [(3, (4,)), (5, (6,)), (7, (4,))]
+    assert [query.plan for query in after.queries.values()] == plans
+    checkpoint = {
+        **{key: value for key, value in after.to_json().items() if key not in ("shapes", "factors", "next_query")},
+        "queries": [
+            {**value, "id": query.id, "created_us": 7, "blocks": list(query.blocks)}
+            for value, query in zip(queries, after.queries.values(), strict=True)
+        ],
+        "block_ids": dict(after.block_ids),
+    }
+    again = Catalog.from_json(json.loads(json.dumps(checkpoint)))
+    assert dict(again.block_ids) == dict(after.block_ids)
+    for state in (after, again):
+        following = state.apply(3, entries.register([("new", plans[1], Materialize.PARTIAL)], 8))
+        assert following.queries["new"].blocks == (6,)
+        assert following.queries["new"].id == 8
+        assert [query.name for query in following.queries.values()] == ["q0", "q1", "q2", "new"]
+
+
+def test_queries_share_what_is_equal() -> None:
+    catalog = with_stream()
+    for number in range(20):
+        plan = sql.bind(f"SELECT n FROM s WHERE n > {number % 3} AND x < 2.5", catalog)
+        entry = json.loads(json.dumps(entries.register([(f"q{number}", plan, Materialize.PARTIAL)], 7)))
+        catalog = catalog.apply(number + 2, entry)
+    states = list(catalog.queries.values())
+    assert len({id(state.shape) for state in states}) == 1
+    assert len({id(factor) for state in states for factor in state.factors[0]}) == 4
+    written = catalog.to_json()
+    assert (len(written["shapes"]), len(written["factors"]), len(written["queries"])) == (1, 4, 20)
+
+
+def test_a_query_touches_its_page_and_no_other() -> None:
+    catalog = with_stream()
+    plans = [
+        (f"q{number}", sql.bind(f"SELECT n FROM s WHERE n > {number}", catalog), Materialize.PARTIAL)
+        for number in range(50)
+    ]
+    catalog = replace(catalog, next_id=PAGE - 25).apply(2, entries.register(plans, 7))
+    pages = catalog.queries.kept_on("S").pages
+    assert sorted(pages) == [0, 1]
+    after = catalog.apply(3, entries.unregister(["q40"])).queries.kept_on("s").pages
+    assert after[0] is pages[0]
+    assert after[1] is not pages[1]
+    assert len(after[1].blocks) == 24
+    cut = catalog.queries.kept_on("s").among(BlockSet.of([*pages[0].ids.tolist(), PAGE + 3, 5]))
+    assert cut[0].ids.tolist() == pages[0].ids.tolist()
+    assert cut[1].ids.tolist() == [PAGE + 3]
+    assert catalog.queries.kept_on("s").among(BlockSet.of(pages[1].ids.tolist())) == {1: pages[1]}
+    again = catalog.queries.kept_on("s").among(BlockSet.of([*pages[0].ids.tolist(), PAGE + 3, 5]))
+    assert again[1] is cut[1], "what was derived from it is good again"

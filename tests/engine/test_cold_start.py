@@ -20,7 +20,7 @@ from ladle.catalog import Catalog
 from ladle.clock import to_us
 from ladle.testing import connect_inline
 
-HEAVY = ("pyspark", "pandas", "deltalake", "rich", "prompt_toolkit", "py4j", "IPython")
+HEAVY = ("pyspark", "pandas", "deltalake", "rich", "prompt_toolkit", "py4j", "IPython", "numba", "llvmlite")
 START_US = to_us(datetime(2024, 1, 1, tzinfo=UTC))
 EPOCHS = 10_000
 ROWS_PER_EPOCH = 3

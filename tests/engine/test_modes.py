@@ -23,13 +23,13 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        read = Reader._segment
+        read = Reader.columns
 
         def counted(*args: object, **kwargs: object) -> object:
             self.count += 1
             return read(*args, **kwargs)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Reader, "_segment", counted)
+        monkeypatch.setattr(Reader, "columns", counted)
 
 
 @pytest.fixture

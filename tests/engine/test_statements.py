@@ -65,7 +65,7 @@ def test_show_and_describe(db: Database) -> None:
         "quarantined": 0,
     }
     (query,) = db.sql("SHOW QUERIES").to_pylist()
-    assert (query["name"], query["materialize"], query["window"], query["streams"]) == ("q", "partial", "rows", "ticks")
+    assert (query["name"], query["materialize"], query["window"], query["streams"]) == ("q", "auto", "rows", "ticks")
     assert db.sql("DESCRIBE ticks").to_pylist() == [
         {"column": "n", "type": "INT", "note": ""},
         {"column": "at", "type": "TIMESTAMP", "note": "the timestamp"},
@@ -140,7 +140,7 @@ def test_a_query_is_replaced_in_one_commit(open_db: Open) -> None:
     assert replaced.message == "query Q replaced"
     assert db.catalog.seq == before.seq + 1
     assert values(db.invoke("q")) == [9]
-    assert [(query.name, query.materialize) for query in db.queries()] == [("Q", "complete"), ("other", "partial")]
+    assert [(query.name, query.materialize) for query in db.queries()] == [("Q", "complete"), ("other", "auto")]
     # Who had pinned the catalog keeps the query that was; its block has no other's id.
     assert before.query("q") is not None
     assert set(before.block_ids.values()) & set(db.catalog.block_ids.values()) == set(before.queries["other"].blocks)
@@ -150,7 +150,7 @@ def test_a_query_is_replaced_in_one_commit(open_db: Open) -> None:
     db.close()
     reopened = open_db()
     assert values(reopened.invoke("q")) == [9]
-    assert reopened.query("q").materialize == "partial"
+    assert reopened.query("q").materialize == "auto"
 
 
 def test_a_replaced_query_with_the_same_block_stays_covered(db: Database) -> None:
@@ -184,9 +184,9 @@ def test_a_query_that_others_read_is_replaced_only_by_one_of_the_same_columns(db
     assert values(db.invoke("above")) == [3, 4, 5, 6, 7]
     assert values(db.invoke("top")) == [7]
     assert [(query.name, query.materialize) for query in db.queries()] == [
-        ("base", "partial"),
+        ("base", "auto"),
         ("above", "complete"),
-        ("top", "partial"),
+        ("top", "auto"),
     ]
     with pytest.raises(InUse, match="top"):
         db.sql("DROP QUERY above")

@@ -37,8 +37,12 @@ def run_python(script: str, *arguments: object, **options: object) -> subprocess
 
 
 def copied(db: Database, to: Path) -> Path:
-    """The warehouse as a kill at this moment would leave it."""
+    """The warehouse as a kill at this moment would leave it, each entry of the log in a file of its own."""
     shutil.copytree(db.path, to)
+    for path in (to / "log").glob("[0-9]*.json"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        for number in range(0, len(lines), 2):
+            entry(to, int(path.stem) + number // 2).write_bytes(b"".join(lines[number : number + 2]))
     return to
 
 
@@ -305,6 +309,8 @@ db.push("ticks", ticks([0, 1]), wait=True)
 fill()
 refused(lambda: db.push("ticks", ticks([100])))
 refused(lambda: db.push("ticks", ticks([100]), wait=True))
+# The first does not fit into what is left of the log's last block, those after it would each begin a file.
+refused(lambda: db.register_many({f"r{n}": f"SELECT n FROM ticks WHERE n > {n}" for n in range(500)}))
 refused(lambda: db.register("SELECT n FROM ticks WHERE n > 5", name="r"))
 refused(lambda: db.sql("CREATE STREAM s (a INT)"))
 refused(lambda: db.unregister("q"))
@@ -315,6 +321,7 @@ assert list((disk / "warehouse").glob("log/.*")) == [], "a failed commit left so
 
 # Room for the push but not for the epoch: at the data file, and at the log entry.
 for pages, number in ((1, 2), (2, 3)):
+    db._store._log.close()  # the next entry needs a block of its own
     fill()
     free(pages)
     error = refused(lambda: db.push("ticks", ticks([number]), wait=True))

@@ -53,6 +53,7 @@ class Tally:
         self.checked = 0
         self.filled = 0
         self.unanswered = 0
+        self.folded = 0
 
 
 TALLY = Tally()
@@ -106,6 +107,11 @@ class WarehouseMachine(RuleBasedStateMachine):
     @rule(seed=SEEDS, mode=st.sampled_from(MODES))
     def register_simple(self, seed: int, mode: str) -> None:
         self.it.register(seed, 0, mode)
+
+    @precondition(has_room)
+    @rule(seed=SEEDS, mode=st.sampled_from(MODES))
+    def register_folding(self, seed: int, mode: str) -> None:
+        self.it.register_folding(seed, mode)
 
     @precondition(has_queries)
     @rule(seed=SEEDS)
@@ -162,6 +168,7 @@ class WarehouseMachine(RuleBasedStateMachine):
             TALLY.checked += self.driver.checked
             TALLY.filled += self.driver.filled
             TALLY.unanswered += self.driver.unanswered
+            TALLY.folded += self.driver.folded
             self.driver.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -191,6 +198,7 @@ def test_answers_are_the_oracles() -> None:
     run_machine(at_one_row(3, 45), at_one_row(20, 50), derandomize=True, phases=(Phase.generate,))
     assert TALLY.steps >= at_one_row(50, 2_000)
     assert TALLY.checked >= 1.5 * TALLY.steps
+    assert TALLY.folded > TALLY.checked / 20, f"only {TALLY.folded} of {TALLY.checked} answers were partial aggregates'"
     # the first examples are the smallest: of a few, fewer have rows
     assert TALLY.filled > TALLY.checked / at_one_row(6, 3), f"only {TALLY.filled} of {TALLY.checked} answers had rows"
     assert TALLY.unanswered < TALLY.checked / 10, f"{TALLY.unanswered} answers needed Spark, {TALLY.checked} did not"

@@ -100,7 +100,7 @@ def test_the_generator_covers_the_language() -> None:
     words = Counter[str]()
     filled = made = 0
     types = set()
-    for seed in range(25):
+    for seed in range(40):
         rng = random.Random(seed)
         oracle = Oracle()
         streams = [random_stream(rng, f"s{number}") for number in range(2)]

@@ -27,6 +27,7 @@ from ladle.errors import (
     AlreadyExists,
     Closed,
     EvaluationError,
+    InUse,
     LadleError,
     Position,
     TypeMismatch,
@@ -121,6 +122,33 @@ def test_all_of_a_database_through_another_process(remote: RemoteDatabase) -> No
     assert answers[2].message == "query b dropped"
     q.unregister()
     assert [query.name for query in remote.queries()] == ["a"]
+
+
+def test_functions_through_another_process(remote: RemoteDatabase) -> None:
+    @remote.create_function(arguments=["INT"], returns="BOOLEAN")
+    def odd(n: pa.Array) -> pa.Array:
+        import pyarrow.compute as c
+
+        return c.equal(c.bit_wise_and(n, 1), 1)
+
+    remote.register("SELECT n FROM ticks WHERE odd(n)", name="q")
+    remote.push("ticks", ticks(1, 2, 3), wait=True)
+    assert values(remote.invoke("q")) == [1, 3]
+    (function,) = remote.functions()
+    assert (function.signature, function.returns) == ("odd(n INT) RETURNS BOOLEAN", pa.bool_())
+    assert function.source.startswith("def odd(")
+    flipped = function.source.replace(", 1), 1)", ", 1), 0)")
+    made = remote.create_function(flipped, arguments=["INT"], returns="BOOLEAN", replace=True)
+    assert made.id > function.id
+    assert values(remote.invoke("q")) == [2]
+    with pytest.raises(AlreadyExists, match="There is a function 'odd' already"):
+        remote.create_function(flipped, arguments=["INT"], returns="BOOLEAN")
+    with pytest.raises(InUse, match="queries call it: q"):
+        remote.drop_function("odd")
+    remote.drop_function("odd", cascade=True)
+    remote.drop_function("odd", if_exists=True)
+    assert remote.functions() == []
+    assert remote.queries() == []
 
 
 def test_status_comes_whole(remote: RemoteDatabase) -> None:

@@ -168,7 +168,8 @@ except KeyboardInterrupt:
     wait_until(lambda: len(in_session(process.pid)) == 1)
     _, err = end(process)
     assert err.rstrip().endswith("KeyboardInterrupt")
-    assert process.returncode == -signal.SIGINT
+    # Python ends itself by the signal, unless a library ran code at exit: then it is an error like any other.
+    assert process.returncode in (-signal.SIGINT, 1)
 
 
 def test_spark_starts_after_a_start_that_was_interrupted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A catalog for the tests of the SQL front: a few streams, a quarantine and two standing queries."""
+"""A catalog for the tests of the SQL front: a few streams, a quarantine, two standing queries and a function."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from ladle.plan import Function
 from ladle.schema import TIMESTAMP, Column, StreamSchema
 
 RESERVED = ("end", "order", "begin", "now", "range", "rows", "timestamp", "query", "stream", "at")
@@ -35,11 +36,21 @@ class Catalog:
             "Nested": "SELECT symbol FROM expensive WHERE symbol <> 'x'",
         }
 
+        source = "def is_spike(price, symbol):\n    return pc.greater(price, 100)\n"
+        parameters = (Column("price", pa.float64()), Column("symbol", pa.string()))
+        self.functions = [Function(7, "is_spike", parameters, pa.bool_(), source)]
+
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         return next(((key, value) for key, value in self.streams.items() if key.lower() == name.lower()), None)
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
         return next(((key, value) for key, value in self.queries.items() if key.lower() == name.lower()), None)
+
+    def function(self, name: str) -> Function | None:
+        return next((function for function in self.functions if function.name.lower() == name.lower()), None)
+
+    def function_names(self) -> Iterable[str]:
+        return [function.name for function in self.functions]
 
     def stream_names(self) -> Iterable[str]:
         return self.streams

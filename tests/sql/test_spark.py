@@ -22,6 +22,8 @@ def test_spark_reads_every_plan(spark: Any) -> None:
     catalog = Catalog()
     for query in _QUERIES:
         plan = bind(query, catalog)
+        if plan.functions:
+            continue  # Spark knows a user's function when a residual with it is run: tests/spark/test_functions.py
         for scan in plan.scans:
             schema = catalog.streams[scan.block.stream].arrow
             columns = ", ".join(f"CAST(NULL AS {type_name(field.type)}) AS `{field.name}`" for field in schema)

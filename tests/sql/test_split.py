@@ -39,6 +39,12 @@ class Names:
     def query_sql(self, name: str) -> None:
         return None
 
+    def function(self, name: str) -> None:
+        return None
+
+    def function_names(self) -> list[str]:
+        return []
+
     def stream_names(self) -> list[str]:
         return ["s"]
 

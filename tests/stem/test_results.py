@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from ladle.plan import Block, Factor
 from ladle.stem.coverage import Coverage
-from ladle.stem.query_stem import load_stem, save_blocks
-from ladle.stem.results import Results, ResultsBuilder, file_names
+from ladle.stem.query_stem import index_page, load_stem, save_page
+from ladle.stem.results import Results, ResultsWriter, file_names
 
 Matches = dict[int, set[int] | None]
 
@@ -31,14 +31,38 @@ def segments(draw: st.DrawFn) -> list[tuple[int, Matches]]:
     return found
 
 
+def put(writer: ResultsWriter, rows: int, matches: Matches) -> None:
+    """One segment of one tile, encoded by hand."""
+    counts, offsets, payload = [], [], []
+    for _, ids in sorted(matches.items()):
+        offsets.append(writer.end + len(payload))
+        counts.append(rows if ids is None else len(ids))
+        if ids is None or len(ids) in (0, rows):
+            continue
+        if len(ids) * 16 <= rows:
+            words = np.zeros(-(-len(ids) // 4), dtype=np.uint64)
+            words.view(np.uint16)[: len(ids)] = sorted(ids)
+        else:
+            words = np.zeros(-(-rows // 64), dtype=np.uint64)
+            for row in ids:
+                words[row // 64] |= np.uint64(1 << row % 64)
+        payload += words.tolist()
+    writer.segment(rows)
+    writer.write(np.array(payload, dtype=np.uint64))
+    writer.tile(np.array(counts, dtype=np.uint16), np.array(offsets, dtype=np.uint32))
+
+
+def writer_for(directory: Path, data_file: str, blocks: Iterable[int]) -> ResultsWriter:
+    return ResultsWriter(directory, data_file, np.array(sorted(blocks), dtype=np.int64))
+
+
 @given(segments())
 def test_what_is_written_is_read(found: list[tuple[int, Matches]]) -> None:
-    builder = ResultsBuilder()
-    for number, (rows, matches) in enumerate(found):
-        encoded = {b: None if ids is None else np.array(sorted(ids), dtype=np.uint32) for b, ids in matches.items()}
-        builder.add(number, rows, encoded)
     with TemporaryDirectory() as directory:
-        path = builder.write(Path(directory), "data.parquet")
+        writer = writer_for(Path(directory), "data.parquet", found[0][1])
+        for rows, matches in found:
+            put(writer, rows, matches)
+        path = writer.finish()
         if path is None:
             assert not found[0][1]
             return
@@ -49,6 +73,7 @@ def test_what_is_written_is_read(found: list[tuple[int, Matches]]) -> None:
                 got = results.rows(block, number)
                 everything = set(range(rows))
                 assert (everything if got is None else set(got.tolist())) == (everything if ids is None else ids)
+                assert results.counts(block)[number] == (rows if ids is None else len(ids))
         assert not results.covers(2**62 + 1)
         coverage = Coverage(Path(directory))
         coverage.refresh()
@@ -57,34 +82,46 @@ def test_what_is_written_is_read(found: list[tuple[int, Matches]]) -> None:
         assert coverage.find("other.parquet", 1) is None
 
 
-def test_a_block_that_failed_on_one_segment_is_uncovered() -> None:
-    builder = ResultsBuilder()
-    builder.add(0, 10, {1: None, 2: None})
-    builder.add(1, 10, {1: None})
-    with TemporaryDirectory() as directory:
-        path = builder.write(Path(directory), "data.parquet")
-        assert path is not None
-        results = Results(path)
-        assert results.covers(1)
-        assert not results.covers(2)
+def test_a_block_that_failed_on_one_segment_is_uncovered(tmp_path: Path) -> None:
+    writer = writer_for(tmp_path, "data.parquet", [1, 2, 3])
+    put(writer, 10, {1: None, 2: None, 3: {4}})
+    put(writer, 10, {1: None, 2: None, 3: {5, 6}})
+    writer.fail([2])
+    path = writer.finish()
+    assert path is not None
+    results = Results(path)
+    assert results.covers(1)
+    assert not results.covers(2)
+    assert results.counts(3).tolist() == [1, 2]
+    rows = results.rows(3, 1)
+    assert rows is not None
+    assert rows.tolist() == [5, 6]
 
 
-def test_a_broken_results_file_is_uncovered() -> None:
-    builder = ResultsBuilder()
-    builder.add(0, 10, {1: None})
-    with TemporaryDirectory() as directory:
-        path = builder.write(Path(directory), "data.parquet")
-        assert path is not None
-        path.write_bytes(path.read_bytes()[:40])
-        coverage = Coverage(Path(directory))
-        coverage.refresh()
-        assert coverage.find("data.parquet", 1) is None
+@pytest.mark.parametrize("keep", [0, 20, 40, -1])
+def test_a_broken_results_file_is_uncovered(tmp_path: Path, keep: int) -> None:
+    path = write(tmp_path, "data.parquet", 1)
+    path.write_bytes(path.read_bytes()[:keep])
+    coverage = Coverage(tmp_path)
+    coverage.refresh()
+    assert coverage.find("data.parquet", 1) is None
+    assert not path.exists()
+
+
+def test_a_foot_with_other_bytes_is_uncovered(tmp_path: Path) -> None:
+    path = write(tmp_path, "data.parquet", 1, 2, 3)
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+    coverage = Coverage(tmp_path)
+    coverage.refresh()
+    assert coverage.find("data.parquet", 1) is None
 
 
 def write(directory: Path, data_file: str, *blocks: int) -> Path:
-    builder = ResultsBuilder()
-    builder.add(0, 10, dict.fromkeys(blocks))
-    path = builder.write(directory, data_file)
+    writer = writer_for(directory, data_file, blocks)
+    put(writer, 10, dict.fromkeys(blocks))
+    path = writer.finish()
     assert path is not None
     return path
 
@@ -138,16 +175,22 @@ def test_files_covered_alike_share_a_set(tmp_path: Path) -> None:
 
 def test_results_that_cannot_be_written_are_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    builder = ResultsBuilder()
-    builder.add(0, 10, {1: None})
-    assert builder.write(tmp_path / "file" / "results", "a.parquet") is None
+    writer = writer_for(tmp_path / "file" / "results", "a.parquet", [1])
+    put(writer, 10, {1: None})
+    assert writer.finish() is None
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_query_set_that_was_not_there_is_looked_for_again(tmp_path: Path) -> None:
-    path = tmp_path / "sets" / "1-x.json"
-    assert load_stem(str(path)).blocks == {}
-    blocks = {7: Block("s", (Factor("`n` > 1", '"n" > 1', ("n",)),))}
-    save_blocks(path, blocks)
-    assert load_stem(str(path)).blocks == blocks
-    assert [found.name for found in path.parent.iterdir()] == ["1-x.json"]
+def test_results_that_are_given_up_leave_nothing(tmp_path: Path) -> None:
+    writer = writer_for(tmp_path, "a.parquet", [1])
+    put(writer, 10, {1: {3}})
+    writer.abort()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_was_not_there_is_looked_for_again(tmp_path: Path) -> None:
+    path = tmp_path / "sets" / "1-x.page"
+    assert load_stem([str(path)]).blocks.tolist() == []
+    save_page(path, index_page({7: Block("s", (Factor("`n` > 1", '"n" > 1', ("n",)),))}))
+    assert load_stem([str(path)]).blocks.tolist() == [7]
+    assert [found.name for found in path.parent.iterdir()] == ["1-x.page"]

@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ladle.archive.files import fsync_file, publish, storage_error, temporary_path
+from ladle.columns import to_numpy
 from ladle.errors import TypeMismatch, WarehouseError
 
 EPOCHS_KEY = "ladle.epochs"
@@ -318,6 +321,33 @@ def compact(
     )
 
 
+class CachedColumn:
+    """One decoded column of a segment, in one piece."""
+
+    __slots__ = ("_ascending", "array", "nbytes", "values")
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self.array: pa.Array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        self.nbytes: int = column.nbytes
+        self.values: npt.NDArray[Any] | None = None
+        """The same memory for NumPy, when every value has the same width and none is NULL."""
+        if self.array.null_count == 0:
+            if pa.types.is_decimal128(self.array.type):
+                count, offset = len(self.array), self.array.offset * 16
+                self.values = np.frombuffer(self.array.buffers()[1] or b"", np.dtype("V16"), count, offset)
+            elif pa.types.is_primitive(self.array.type) and not pa.types.is_boolean(self.array.type):
+                self.values = to_numpy(self.array)
+        self._ascending: bool | None = None
+
+    @property
+    def ascending(self) -> bool:
+        """Whether no value is less than the one before it; for columns that have `values`."""
+        if self._ascending is None:
+            values = self.values
+            self._ascending = values is not None and bool((values[1:] >= values[:-1]).all())
+        return self._ascending
+
+
 class SegmentCache:
     """Decoded columns, kept while there is room; those not used for longest go first.
 
@@ -327,36 +357,46 @@ class SegmentCache:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
-        self._columns: OrderedDict[tuple[str, int, str], pa.ChunkedArray] = OrderedDict()
+        self._columns: OrderedDict[tuple[str, int, str], CachedColumn] = OrderedDict()
         self._by_file: dict[str, set[tuple[int, str]]] = {}
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self.bytes = 0
         self.hits = 0
         self.misses = 0
 
-    def get(self, path: Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    def get(
+        self, directory: str | Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema
+    ) -> pa.Table:
         """One segment's columns, as `read_segment` gives them."""
         if not columns:
+            path = Path(directory) / name
             return read_segment(path, row_group, columns, schema, footer=self._footer(path, name))
-        found: dict[str, pa.ChunkedArray] = {}
-        with self._lock:
-            for column in columns:
-                key = (name, row_group, column)
-                if key in self._columns:
-                    self._columns.move_to_end(key)
-                    found[column] = self._columns[key]
-            missing = [column for column in columns if column not in found]
-            self.hits += len(found)
-            self.misses += len(missing)
-        if missing:
-            # Read outside the lock: two threads may read the same segment, none waits for another's disk.
-            table = read_segment(path, row_group, missing, schema, footer=self._footer(path, name))
-            found |= {column: table.column(column) for column in missing}
-            with self._lock:
-                for column in missing:
-                    self._keep(name, row_group, column, found[column])
+        found = self.columns(directory, name, row_group, columns, schema)
         fields = pa.schema([schema.field(column) for column in columns])
-        return pa.table([found[column] for column in columns], schema=fields)
+        return pa.Table.from_arrays([column.array for column in found], schema=fields)
+
+    def columns(
+        self, directory: str | Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema
+    ) -> list[CachedColumn]:
+        """One segment's columns, one by one."""
+        with self._lock:
+            found = [self._columns.get((name, row_group, column)) for column in columns]
+            missing = [column for column, known in zip(columns, found, strict=True) if known is None]
+            self.hits += len(columns) - len(missing)
+            self.misses += len(missing)
+            for column, known in zip(columns, found, strict=True):
+                if known is not None:
+                    self._columns.move_to_end((name, row_group, column))
+        if not missing:
+            return found  # type: ignore[return-value]
+        # Read outside the lock: two threads may read the same segment, none waits for another's disk.
+        path = Path(directory) / name
+        table = read_segment(path, row_group, missing, schema, footer=self._footer(path, name))
+        read = {column: CachedColumn(table.column(column)) for column in missing}
+        with self._lock:
+            for column in missing:
+                self._keep(name, row_group, column, read[column])
+        return [read[column] if known is None else known for column, known in zip(columns, found, strict=True)]
 
     def drop(self, name: str) -> None:
         """Forget a file, because it was compacted away or its stream dropped."""
@@ -365,7 +405,7 @@ class SegmentCache:
             for row_group, column in self._by_file.pop(name, set()):
                 self.bytes -= self._columns.pop((name, row_group, column)).nbytes
 
-    def _keep(self, name: str, row_group: int, column: str, values: pa.ChunkedArray) -> None:
+    def _keep(self, name: str, row_group: int, column: str, values: CachedColumn) -> None:
         key = (name, row_group, column)
         if values.nbytes > self._bytes_max or key in self._columns:
             return

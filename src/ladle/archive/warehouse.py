@@ -3,7 +3,7 @@
 FORMAT which format this is lock flock'ed by the writer; says who it is ladle.sock where the writer listens
 log/ the one log: what is true streams/<id>/archive/ a stream's segments, also a Delta table; beside it
 quarantine/, inbox/, sources/ leases/ what readers in other processes hold on to derived/ may be deleted at
-any moment
+any moment boot the run of the machine in which derived/ was begun
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ FORMAT_VERSION = 1
 
 _FORMAT = "FORMAT"
 _LOCK = "lock"
+_BOOT = "boot"
 # What a new warehouse may already contain: a creation that was cut short, or the root of a fresh disk.
 _IGNORED = {_LOCK, "lost+found"}
 
@@ -54,6 +57,7 @@ class Warehouse:
         self.leases = path / "leases"
         self.socket = path / "ladle.sock"
         self._lock = lock
+        self._stream_paths: dict[int, StreamPaths] = {}
 
     @staticmethod
     def open(path: str | Path, *, writable: bool) -> Warehouse:
@@ -72,6 +76,11 @@ class Warehouse:
         return self._lock is not None
 
     def stream(self, stream_id: int) -> StreamPaths:
+        if stream_id not in self._stream_paths:
+            self._stream_paths[stream_id] = self._paths_of(stream_id)
+        return self._stream_paths[stream_id]
+
+    def _paths_of(self, stream_id: int) -> StreamPaths:
         root = self.streams / str(stream_id)
         return StreamPaths(
             archive=self.path / archive_of(stream_id),
@@ -80,6 +89,16 @@ class Warehouse:
             sources=root / "sources",
             results=self.derived / "results" / str(stream_id),
         )
+
+    @property
+    def trusts_derived(self) -> bool:
+        """Whether derived files are what was written. They are not synced, so that is known only while the machine that
+        wrote them is up; after a power cut some might hold other bytes.
+        """
+        try:
+            return (self.path / _BOOT).read_text() == boot_id()
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Let another process write; may be called again."""
@@ -121,6 +140,8 @@ def _open_for_writing(root: Path) -> Warehouse:
         warehouse = Warehouse(root, lock=lock)
         for directory in (warehouse.log, warehouse.streams, warehouse.derived, warehouse.leases):
             directory.mkdir(exist_ok=True)
+        if not warehouse.trusts_derived:
+            _begin_derived(warehouse)
         fsync_directory(root)
     except OSError as error:
         os.close(lock)
@@ -129,6 +150,24 @@ def _open_for_writing(root: Path) -> Warehouse:
         os.close(lock)
         raise
     return warehouse
+
+
+def boot_id() -> str:
+    """Names this run of the machine. Without a name from the system, every process is one of its own."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return f"{os.getpid()}-{time.time_ns()}"
+
+
+def _begin_derived(warehouse: Warehouse) -> None:
+    """Throw away what may not be what was written."""
+    for path in warehouse.derived.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    write_durably(warehouse.path / _BOOT, boot_id().encode())
 
 
 def _has_format(root: Path) -> bool:

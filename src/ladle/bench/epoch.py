@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ladle.bench._figures import Comparison, Figure, write
+from ladle.bench._flow import create, written_by_spark
+from ladle.bench._workload import START_US, source
 from ladle.connection import connect
 from ladle.engine import Database
 from ladle.errors import LadleError
 
 DESCRIPTION = "an epoch with an empty query set, a push, also during a backfill, and an invocation"
 
-_STREAM = "CREATE STREAM {name} (ts TIMESTAMP, a INT, b INT, c INT, d INT) TIMESTAMP BY ts MAX AHEAD INTERVAL 100 DAYS"
-_SCHEMA = "ts TIMESTAMP, a INT, b INT, c INT, d INT"
 _FILE_ROWS = 1 << 16
 """Tuples of a file of retained data: one segment, so a backfill job has several files."""
 
@@ -61,7 +61,7 @@ def _measure(scratch: Path, args: argparse.Namespace) -> list[Figure]:
     with connect(scratch / "warehouse") as db:
         for round_ in range(args.rounds):
             _say(f"round {round_ + 1} of {args.rounds}: {args.epochs} epochs of {args.rows} tuples each way")
-            times["Spark"] += _spark_epochs(db, inputs, scratch / f"spark-{round_}")
+            times["Spark"] += written_by_spark(db, inputs, args.rows, scratch / f"spark-{round_}").seconds
             times["Ladle"] += _ladle_epochs(db, inputs, f"r{round_}")
         _say("pushes of one row")
         db.sql("CREATE STREAM pushed (n INT)")
@@ -85,23 +85,11 @@ def _measure(scratch: Path, args: argparse.Namespace) -> list[Figure]:
     ]
 
 
-def _spark_epochs(db: Database, inputs: Path, out: Path) -> list[float]:
-    """Seconds between the ends of neighbouring batches: what an epoch costs as a whole."""
-    ends: list[float] = []
-
-    def write_batch(batch: Any, number: int) -> None:
-        batch.write.mode("append").parquet(str(out / "data"))
-        ends.append(time.perf_counter())
-
-    writer = _source(db, inputs).writeStream.foreachBatch(write_batch).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(out / "checkpoint")).start().awaitTermination()
-    return np.diff(ends).tolist()
-
-
 def _ladle_epochs(db: Database, inputs: Path, stream: str) -> list[float]:
-    db.sql(_STREAM.format(name=stream))
+    """Seconds between the ends of neighbouring batches: what an epoch costs as a whole."""
+    create(db, stream)
     ends: list[float] = []
-    attached = db.attach(stream, _source(db, inputs), source="files")
+    attached = db.attach(stream, source(db.spark, inputs), source="files")
     seen = 0
     files = len(list(inputs.iterdir()))
     while seen < files:
@@ -119,7 +107,7 @@ def beside_backfill(db: Database, *, rows: int, queries: int, pushes: int = 30) 
     Only pushes during which the backfill ran from beginning to end count as beside it.
     """
     rng = np.random.default_rng(2)
-    db.sql(_STREAM.format(name="retained"))
+    create(db, "retained")
     for number in range(rows // _FILE_ROWS):
         db.push("retained", _tuples(rng, _FILE_ROWS, number), wait=True)
     few = _tuples(rng, 10, rows // 10)
@@ -183,12 +171,8 @@ def _asked(other: Any, text: str) -> Any:
     return other.sql(text).to_arrow_table()
 
 
-def _source(db: Database, inputs: Path) -> Any:
-    return db.spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(inputs))
-
-
 def _tuples(rng: np.random.Generator, rows: int, number: int) -> pa.Table:
-    start_us = 1_700_000_000_000_000 + number * rows
+    start_us = START_US + number * rows
     columns = {name: rng.integers(0, 256, rows, dtype=np.int32) for name in "abcd"}
     return pa.table({"ts": pa.array(np.arange(start_us, start_us + rows), pa.timestamp("us", "UTC")), **columns})
 

@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
+from typing import Any
 
 from ladle.cli.terminal import Commands, command
 from ladle.errors import unknown
@@ -21,7 +22,8 @@ def add(commands: Commands) -> None:
         description="Run a benchmark and print its figures; without a name, list the benchmarks.",
         examples="""
             ladle bench
-            ladle bench epoch
+            ladle bench peers --quick
+            ladle bench psoup
         """,
     )
     bench.add_argument("name", nargs="?", metavar="NAME", help="which one")
@@ -29,21 +31,23 @@ def add(commands: Commands) -> None:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    names = _names()
+    benchmarks = _benchmarks()
     if args.name is None:
-        width = max(map(len, names), default=0)
-        for name in names:
-            sys.stdout.write(f"{name:<{width}}  {import_module(f'ladle.bench.{name}').DESCRIPTION}\n")
+        width = max(map(len, benchmarks), default=0)
+        for name, module in benchmarks.items():
+            sys.stdout.write(f"{name:<{width}}  {module.DESCRIPTION}\n")
         return 0
-    if args.name not in names:
-        raise unknown("benchmark", args.name, names)
-    result = import_module(f"ladle.bench.{args.name}").run(args.args)
+    if args.name not in benchmarks:
+        raise unknown("benchmark", args.name, list(benchmarks))
+    result = benchmarks[args.name].run(args.args)
     return result if isinstance(result, int) else 0
 
 
-def _names() -> list[str]:
+def _benchmarks() -> dict[str, Any]:
+    """By name. A module without a description measures something for others."""
     package = find_spec("ladle.bench")
     if package is None or package.submodule_search_locations is None:
-        return []
-    found = (module.name for module in iter_modules(package.submodule_search_locations))
-    return sorted(name for name in found if not name.startswith("_"))
+        return {}
+    names = sorted(module.name for module in iter_modules(package.submodule_search_locations))
+    modules = {name: import_module(f"ladle.bench.{name}") for name in names if not name.startswith("_")}
+    return {name: module for name, module in modules.items() if hasattr(module, "DESCRIPTION")}

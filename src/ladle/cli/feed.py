@@ -15,7 +15,7 @@ from ladle.errors import AlreadyExists, LadleError, unknown
 if TYPE_CHECKING:
     from ladle.schema import StreamSchema
 
-_MODES = ("none", "partial", "complete")
+_MODES = ("auto", "none", "partial", "complete")
 
 
 def add(commands: Commands) -> None:
@@ -74,7 +74,7 @@ def _add_register(commands: Commands) -> None:
     register.add_argument(
         "--materialize",
         choices=_MODES,
-        help="what is kept ready: none, partial (results per segment, the default), complete (the answer)",
+        help="what is kept ready: auto (as it is asked, the default), none, partial (results per segment), complete",
     )
     taken = register.add_mutually_exclusive_group()
     taken.add_argument("--if-not-exists", action="store_true", help="keep a query that has the name already")

@@ -100,8 +100,8 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
         {
             "query": query.name,
             "window": query.window,
-            "materialize": query.materialize,
-            "covered": "" if query.materialize == "none" else f"{int(query.coverage * 100)}%",
+            "materialize": query.materialize if query.mode in ("", query.materialize) else f"auto: {query.mode}",
+            "covered": "" if query.mode == "none" else f"{int(query.coverage * 100)}%",
             "segments": query.segments,
             "invocations": query.invocations,
             "error": query.error or "",

@@ -18,14 +18,13 @@ import numpy as np
 from ladle.archive.segments import DataFile
 from ladle.catalog import Catalog, StreamState
 from ladle.engine.ingest import Ingest
-from ladle.engine.invoke import now_of
+from ladle.engine.invoke import clock_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Pipeline
 from ladle.pipeline.protocol import Failures
-from ladle.plan import Scan, Window
-from ladle.sql.statements import Materialize
 from ladle.stem.backfill import BackfillTask
+from ladle.stem.blocks import BlockSet
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +33,6 @@ _JOB_SECONDS_MAX = 1.0
 """An epoch that wants every core shares them with a job for this long."""
 _WAIT_SECONDS_MAX = 1.0
 """How long a job waits for epochs in flight: sources that never pause must not keep it from running."""
-_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Missing:
     """A data file and the blocks that are uncovered on it; `surplus` are result files it makes superfluous."""
 
     file: DataFile
-    blocks: frozenset[int]
+    blocks: BlockSet
     surplus: tuple[str, ...] = ()
 
 
@@ -121,10 +119,9 @@ class Backfill:
             chosen = list(_up_to(missing, self._pace.rows))
             if not chosen:
                 return False
-            wanted = frozenset().union(*(entry.blocks for entry in chosen))
-            blocks = {i: block for i, block in catalog.blocks_of(stream).items() if i in wanted}
-            query_set = self._ingest.save_query_set(stream, blocks)
-            if query_set is None:
+            wanted = BlockSet.union([entry.blocks for entry in chosen])
+            query_set = self._ingest.save_query_set(stream, catalog.queries.kept_on(stream.name).among(wanted))
+            if not query_set:
                 return False
             paths = self._store.warehouse.stream(stream.id)
             tasks = [
@@ -164,9 +161,9 @@ class Backfill:
         coverage = self._store.coverage(stream)
         missing: list[Missing] = []
         done = total = 0
-        suspended = frozenset(self._ingest.suspended)
+        left_out = self._ingest.left_out
         # Most files want the same blocks and are covered alike: sets are shared, and compared once per pair.
-        differences: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
+        differences: dict[tuple[BlockSet, BlockSet], BlockSet] = {}
         for file in reversed(stream.files):
             blocks = needed.get(file.name)
             if blocks is None:
@@ -174,45 +171,38 @@ class Backfill:
             covered = coverage.covered(file.name)
             pair = (blocks, covered)
             if pair not in differences:
-                differences[pair] = blocks - covered - suspended
-            lacking = differences[pair] - self._given_up.get(file.name, _NONE)
+                differences[pair] = blocks - covered - left_out
+            lacking = differences[pair] - BlockSet.of(self._given_up.get(file.name, ()))
             total += len(blocks)
             done += len(blocks) - len(lacking)
             if not lacking:
                 continue
             results = coverage.names(file.name)
             if len(results) >= _RESULTS_PER_FILE_MAX:
-                missing.append(Missing(file, blocks - suspended, tuple(results)))
+                missing.append(Missing(file, blocks - left_out, tuple(results)))
             else:
                 missing.append(Missing(file, lacking))
         return missing, Progress(done, total)
 
 
-def needed_files(store: Store, catalog: Catalog, stream: StreamState) -> dict[str, frozenset[int]]:
+def needed_files(store: Store, catalog: Catalog, stream: StreamState) -> dict[str, BlockSet]:
     """The data files that some standing query's current window touches, with the blocks that want them.
 
-    Files wanted by the same windows share one set, so that a thousand queries over ten thousand files stay cheap.
+    Queries that look through the same window are looked at once, and files wanted by the same windows share one set.
     """
     wall_us = store.clock.now_us()
     reader = Reader(store, catalog, wall_us)
-    wanted: dict[tuple[Window, int], tuple[Scan, set[int]]] = {}
-    for query in catalog.queries.values():
-        if query.materialize is Materialize.NONE:
-            continue
-        for block_id, scan in zip(query.blocks, query.plan.scans, strict=True):
-            if scan.block.factors and scan.block.stream.lower() == stream.name.lower():
-                key = (scan.window, now_of(query.plan, catalog, wall_us))
-                wanted.setdefault(key, (scan, set()))[1].add(block_id)
-    blocks_of = [frozenset(blocks) for _, blocks in wanted.values()]
-    touched = np.zeros((len(stream.files), len(wanted)), dtype=np.bool_)
-    for number, ((_, now_us), (scan, _)) in enumerate(wanted.items()):
-        touched[reader.files(scan, reader.extent(scan, now_us)), number] = True
-    shared: dict[bytes, frozenset[int]] = {}
-    needed: dict[str, frozenset[int]] = {}
+    views = [(view, pages) for view, pages in catalog.queries.views.items() if view.stream == stream.name.lower()]
+    touched = np.zeros((len(stream.files), len(views)), dtype=np.bool_)
+    for number, (view, _) in enumerate(views):
+        extent = reader.extent_of(view.window, stream, clock_of(view.streams, catalog, wall_us))
+        touched[reader.files_in(stream, extent), number] = True
+    shared: dict[bytes, BlockSet] = {}
+    needed: dict[str, BlockSet] = {}
     for file, windows in zip(stream.files, touched, strict=True):
         pattern = windows.tobytes()
         if pattern not in shared:
-            shared[pattern] = _NONE.union(*(blocks_of[number] for number in np.flatnonzero(windows)))
+            shared[pattern] = BlockSet.union([views[number][1].blocks for number in np.flatnonzero(windows)])
         if shared[pattern]:
             needed[file.name] = shared[pattern]
     return needed

@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 from ladle.catalog import QueryState, StreamState
+from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.complete import Kept
 from ladle.engine.invoke import Invoker
@@ -25,13 +26,20 @@ _IDLE_LOOK_SECONDS = 5.0
 
 class Background:
     def __init__(
-        self, store: Store, pipeline: Pipeline, invoker: Invoker, backfill: Backfill, maintenance: Maintenance
+        self,
+        store: Store,
+        pipeline: Pipeline,
+        invoker: Invoker,
+        backfill: Backfill,
+        maintenance: Maintenance,
+        auto: Auto,
     ) -> None:
         self._store = store
         self._pipeline = pipeline
         self._invoker = invoker
         self._backfill = backfill
         self._maintenance = maintenance
+        self._auto = auto
         self._lock = threading.Lock()
         self._kept: dict[int, Kept] = {}
         self._rates: dict[int, deque[tuple[int, int]]] = {}
@@ -54,7 +62,7 @@ class Background:
 
     def kept(self, query: QueryState) -> Kept | None:
         """The kept rows of a complete query; none in a process that only reads, where nobody bounds them."""
-        if query.materialize is not Materialize.COMPLETE or not self._threads:
+        if self._auto.mode(query) is not Materialize.COMPLETE or not self._threads:
             return None
         with self._lock:
             if query.id not in self._kept:
@@ -67,6 +75,11 @@ class Background:
         if kept is not None:
             kept.asked_at = time.monotonic()
         return kept
+
+    def answered(self, query: QueryState, answer_bytes: int) -> None:
+        """An invocation is done: what is kept of a query follows how it is asked."""
+        if self._threads and self._auto.asked(query, answer_bytes):
+            self._work.set()
 
     def kept_bytes(self, query: QueryState) -> int:
         with self._lock:
@@ -83,6 +96,8 @@ class Background:
     def _maintain_loop(self) -> None:
         while not self._stopping.wait(self._store.settings.maintenance_seconds):
             self._sample_rates()
+            if self._auto.look():
+                self._work.set()
             self._maintenance.run()
 
     def _sample_rates(self) -> None:
@@ -107,7 +122,7 @@ class Background:
                 _log.warning("background work: %s", error, exc_info=not isinstance(error, LadleError))
 
     def _refresh_complete(self) -> None:
-        queries = self._store.catalog.queries.values()
+        queries = [*self._store.catalog.queries.complete.values(), *self._auto.complete()]
         with self._lock:
             standing = {query.id for query in queries}
             self._kept = {query: kept for query, kept in self._kept.items() if query in standing}

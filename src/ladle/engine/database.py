@@ -6,11 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ladle import sql
 from ladle.answer import Answer
@@ -19,15 +18,19 @@ from ladle.catalog import INBOX, Catalog, QueryState, StreamState
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.analysis import analysed
+from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.definitions import Definitions, base_stream, mode_of, still_holds
 from ladle.engine.explain import explain_plan, explain_query
+from ladle.engine.functions import FunctionMaker, Functions
+from ladle.engine.handles import Query, Stream
 from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
 from ladle.engine.report import Report
 from ladle.engine.rows import as_table
+from ladle.engine.source import Definition
 from ladle.engine.store import Store
 from ladle.errors import (
     AlreadyExists,
@@ -41,7 +44,7 @@ from ladle.errors import (
     unknown,
 )
 from ladle.pipeline import Attached, Pipeline
-from ladle.plan import Plan
+from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema
 from ladle.sql.statements import Materialize
 from ladle.status import BackfillStatus, Status
@@ -51,51 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@dataclass(frozen=True)
-class Stream:
-    """A stream, as it was when asked for."""
-
-    name: str
-    schema: StreamSchema
-    retain_us: int | None
-    rows: int
-    epochs: int
-
-
-class Asked(Protocol):
-    """What answers for a query: a database here, or one reached through another process."""
-
-    def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer: ...
-
-    def explain(self, text: str) -> str: ...
-
-    def unregister(self, name: str) -> None: ...
-
-
-class Query:
-    """The handle of a standing query. It stays good while the client is away, also in another process."""
-
-    def __init__(self, database: Asked, name: str, sql_text: str, materialize: Materialize) -> None:
-        self._database = database
-        self.name = name
-        self.sql = sql_text
-        self.materialize = materialize.value
-
-    def invoke(self, *, now: datetime | str | None = None) -> Answer:
-        """The answer over the current window, or over the window as it would be at another NOW."""
-        return self._database.invoke(self.name, now=now)
-
-    def explain(self) -> str:
-        return self._database.explain(self.name)
-
-    def unregister(self) -> None:
-        self._database.unregister(self.name)
-
-    def __repr__(self) -> str:
-        return f"Query({self.name!r}, {self.sql!r})"
-
-
-class Database:
+class Database(FunctionMaker):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -116,13 +75,17 @@ class Database:
         except BaseException:
             warehouse.close()
             raise
-        self._ingest = Ingest(self._store, self._get_pipeline)
+        self._auto = Auto(self._store)
+        self._ingest = Ingest(self._store, self._get_pipeline, self._auto)
         self._invoker = Invoker(self._store, self._get_pipeline)
         self._backfill = Backfill(self._store, self._ingest, self._get_pipeline)
-        self._maintenance = Maintenance(self._store, self._ingest)
-        self._background = Background(self._store, pipeline, self._invoker, self._backfill, self._maintenance)
+        self._maintenance = Maintenance(self._store, self._ingest, self._auto)
+        self._background = Background(
+            self._store, pipeline, self._invoker, self._backfill, self._maintenance, self._auto
+        )
         self._definitions = Definitions(self._store)
-        self._report = Report(self._store, self._ingest, self._background)
+        self._functions = Functions(self._store)
+        self._report = Report(self._store, self._ingest, self._background, self._auto)
         self._attached: dict[tuple[str, str], Attached] = {}
         self._invocations: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -295,7 +258,7 @@ class Database:
         text: str,
         *,
         name: str,
-        materialize: str | Materialize = Materialize.PARTIAL,
+        materialize: str | Materialize = Materialize.AUTO,
         if_not_exists: bool = False,
         replace: bool = False,
     ) -> Query:
@@ -310,7 +273,7 @@ class Database:
         self,
         queries: Mapping[str, str],
         *,
-        materialize: str | Materialize = Materialize.PARTIAL,
+        materialize: str | Materialize = Materialize.AUTO,
         if_not_exists: bool = False,
         replace: bool = False,
     ) -> list[Query]:
@@ -362,7 +325,10 @@ class Database:
                 self._invocations[state.name] += 1
             kept = self._background.asked(state) if now is None else None
             moment = None if now is None else moment_of(now)
-            return self._invoker.answer(state.plan, catalog, now=moment, kept=kept)
+            keep_nothing = self._auto.mode(state) is Materialize.NONE
+            answer = self._invoker.answer(state.plan, catalog, now=moment, kept=kept, keep_nothing=keep_nothing)
+        self._background.answered(state, answer.table.nbytes)
+        return answer
 
     def explain(self, text: str) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT."""
@@ -371,14 +337,39 @@ class Database:
             wall_us = self._store.clock.now_us()
             if state is not None:
                 problem = self._report.problem(state)
-                return explain_query(self._store, catalog, state, wall_us, problem)
+                return explain_query(
+                    self._store, catalog, state, wall_us, problem, self._invoker.aggregates, self._auto
+                )
             plan = sql.bind(text, catalog)
-            return explain_plan(self._store, catalog, plan, wall_us)
+            return explain_plan(self._store, catalog, plan, wall_us, self._invoker.aggregates)
 
     def explain_plan(self, plan: Plan, bound_to: Catalog) -> str:
         with self._store.pin() as catalog:
             current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog)
-            return explain_plan(self._store, catalog, current, self._store.clock.now_us())
+            return explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker.aggregates)
+
+    # -- functions --
+
+    def define_function(self, definition: Definition, *, replace: bool, if_not_exists: bool) -> Function:
+        self._require_writable()
+        self._functions.create(definition, if_not_exists=if_not_exists, replace=replace)
+        return self._function(definition.name)
+
+    def drop_function(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Let a function go that no query calls; with `cascade` those that do go too."""
+        if if_exists and self._store.catalog.function(name) is None:
+            return
+        self._functions.drop(self._function(name).name, cascade=cascade)
+
+    def functions(self) -> list[Function]:
+        return list(self._snapshot().functions.values())
+
+    def _function(self, name: str) -> Function:
+        catalog = self._snapshot()
+        found = catalog.function(name)
+        if found is None:
+            raise unknown("function", name, catalog.function_names())
+        return found
 
     # -- the rest --
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 from ladle import catalog as entries
 from ladle import sql
 from ladle.catalog import Catalog, StreamState
+from ladle.collector import uncollected
 from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
 from ladle.errors import AlreadyExists, InUse, LadleError, unknown
@@ -19,6 +21,8 @@ _TAKEN = {
     "stream": "choose another name, drop it first, or keep it with IF NOT EXISTS",
     "query": "choose another name, keep it with IF NOT EXISTS, or change it with OR REPLACE",
 }
+
+_MANY = 1_000
 
 Registered = tuple[str, Plan, Materialize]
 
@@ -115,7 +119,8 @@ class Definitions:
                 return entries.register(_with_readers_bound(catalog, current, now_us), now_us, replacing=True)
             return entries.register(current, now_us) if current else None
 
-        return self._store.commit(make_entry) is not None
+        with uncollected() if len(plans) > _MANY else nullcontext():
+            return self._store.commit(make_entry) is not None
 
     def unregister(self, names: Sequence[str], *, cascade: bool) -> None:
         """Let queries go; with `cascade` those that read them too."""
@@ -210,6 +215,8 @@ def still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
         return True
     streams = ((bound_to.stream(name), catalog.stream(name)) for name in plan.streams)
     queries = ((bound_to.query(name), catalog.query(name)) for name in plan.queries)
+    if any(catalog.function(function.name) != function for function in plan.functions):
+        return False
     return all(a is not None and b is not None and a.id == b.id and a.schema == b.schema for a, b in streams) and all(
         a is not None and b is not None and a.id == b.id for a, b in queries
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ladle.catalog import Catalog, QueryState
+from ladle.engine.aggregates import Aggregates
+from ladle.engine.auto import Auto
 from ladle.engine.invoke import now_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
@@ -16,22 +18,37 @@ _MODES = {
 }
 
 
-def explain_query(store: Store, catalog: Catalog, query: QueryState, wall_us: int, problem: str | None) -> str:
-    lines = [
-        f"standing query {query.name}",
-        f"  mode      {query.materialize.value}: {_MODES[query.materialize]}",
-    ]
+def explain_query(
+    store: Store,
+    catalog: Catalog,
+    query: QueryState,
+    wall_us: int,
+    problem: str | None,
+    aggregates: Aggregates,
+    auto: Auto,
+) -> str:
+    mode = auto.mode(query)
+    chosen = f"auto: {mode.value} now, because {auto.why(query)}: " if query.materialize is Materialize.AUTO else ""
+    lines = [f"standing query {query.name}", f"  mode      {chosen or f'{mode.value}: '}{_MODES[mode]}"]
     if problem is not None:
         lines.append(f"  problem   {problem} (some segments stay uncovered and are computed on invocation)")
-    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us, query)])
+    folding = None if mode is Materialize.NONE else aggregates
+    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us, folding, query)])
 
 
-def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int) -> str:
+def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int, aggregates: Aggregates) -> str:
     lines = ["one-off query", "  mode      computed once"]
-    return "\n".join([*lines, *_plan_lines(store, catalog, plan, wall_us)])
+    return "\n".join([*lines, *_plan_lines(store, catalog, plan, wall_us, aggregates)])
 
 
-def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int, query: QueryState | None = None) -> list[str]:
+def _plan_lines(
+    store: Store,
+    catalog: Catalog,
+    plan: Plan,
+    wall_us: int,
+    aggregates: Aggregates | None,
+    query: QueryState | None = None,
+) -> list[str]:
     reader = Reader(store, catalog, wall_us)
     now_us = now_of(plan, catalog, wall_us)
     lines = ["  standing part"]
@@ -51,6 +68,8 @@ def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int, query:
         lines.append(f"      columns   {', '.join(scan.columns)}")
     if not plan.scans:
         lines.append("    none: no stream is read")
+    for number, function in enumerate(plan.functions):
+        lines.append(f"  {'functions' if number == 0 else '         '} {function.symbol} = {function.signature}")
     lines.append("  residual")
     residual = plan.residual
     match residual.engine:
@@ -62,13 +81,17 @@ def _plan_lines(store: Store, catalog: Catalog, plan: Plan, wall_us: int, query:
         case Engine.SPARK:
             lines.append(f"    engine    Spark: {residual.why_spark}")
     lines.append(f"    sql       {residual.spark_sql}")
+    if residual.aggregate is not None and aggregates is not None:
+        segments = aggregates.segments(plan, catalog, reader.extent(plan.scans[0], now_us))
+        if segments is not None:
+            lines.append(f"  answer    partial aggregates in a tree over {segments} segments")
     return lines
 
 
 def _shared(catalog: Catalog, block_id: int | None, asked: QueryState | None) -> list[str]:
     """Which queries have the same block: it is evaluated, and its results are kept, once for all of them."""
-    others = [query for query in catalog.queries.values() if block_id in query.blocks and query is not asked]
+    others = 0 if block_id is None else catalog.queries.users.get(block_id, 0) - (asked is not None)
     if not others:
         return []
-    queries = f"{len(others)}{'' if asked is None else ' other'} standing quer{'y' if len(others) == 1 else 'ies'}"
+    queries = f"{others}{'' if asked is None else ' other'} standing quer{'y' if others == 1 else 'ies'}"
     return [f"      shared    with {queries}"]

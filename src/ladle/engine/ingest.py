@@ -10,7 +10,7 @@ import hashlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +20,19 @@ import pyarrow as pa
 from ladle import catalog as entries
 from ladle.archive.files import storage_error
 from ladle.archive.inbox import Inbox, list_pushed
-from ladle.catalog import INBOX, QUARANTINE, Catalog, StreamState
+from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState
+from ladle.eddy import Account
+from ladle.eddy.routing import merged
+from ladle.engine.auto import Auto
 from ladle.engine.store import Store
 from ladle.errors import Closed, LadleError
 from ladle.pipeline import Failures, Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
+from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.stem.intake import Bounds
-from ladle.stem.query_stem import save_blocks
+from ladle.stem.query_stem import index_page, save_page
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +55,11 @@ class Lane:
 
 
 class Ingest:
-    def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
+    def __init__(self, store: Store, pipeline: Callable[[], Pipeline], auto: Auto) -> None:
         self._store = store
         self._pipeline = pipeline
+        self._auto = auto
+        self._tickets: dict[int, dict[str, Account]] = {}
         self._lock = threading.Lock()
         self._lanes: dict[int, Lane] = {}
         self._in_flight: set[str] = set()
@@ -61,6 +67,8 @@ class Ingest:
         self._received = threading.Condition(self._lock)
         self._landed = threading.Condition(self._lock)
         self._stopping = threading.Event()
+        self._saved: dict[tuple[int, int], tuple[Page[Kept], Path]] = {}
+        """The page of each number that was last saved, by stream, and its file."""
         self.suspended: dict[int, str] = {}
         """Blocks that were too slow to evaluate, and are computed on invocation until the database is opened anew."""
         self.failing: dict[int, str] = {}
@@ -146,14 +154,14 @@ class Ingest:
             lanes = list(self._lanes)
         failed = [*self.suspended, *self.failing]
         catalog = self._store.catalog
-        standing = {block for query in catalog.queries.values() for block in query.blocks}
         for block in failed:
-            if block not in standing:
+            if block not in catalog.queries.users:
                 self.suspended.pop(block, None)
                 self.failing.pop(block, None)
         known = {stream.id for stream in catalog.streams.values()}
         with self._lock:
             gone = [self._lanes.pop(stream_id) for stream_id in lanes if stream_id not in known]
+            self._saved = {key: saved for key, saved in self._saved.items() if key[0] in known}
         for lane in gone:
             # Its worker, if it has one, sees that the stream is gone and ends.
             lane.wake.set()
@@ -212,6 +220,7 @@ class Ingest:
         try:
             manifests = sorted(run(task), key=lambda manifest: manifest.partition)
             self._note_failures(manifests)
+            self._note_tickets(stream_id, manifests)
             files = [file for manifest in manifests for file in manifest.files]
             quarantined = [file for manifest in manifests for file in manifest.quarantine]
             if not files and not quarantined:
@@ -244,31 +253,52 @@ class Ingest:
         with self._lock:
             self._landed.wait_for(lambda: not self._in_flight, seconds_max)
 
-    def blocks_to_probe(self, catalog: Catalog, stream: StreamState) -> dict[int, Block]:
-        """The blocks that new files are probed with: all that have factors, but for those too slow to wait for."""
-        blocks = catalog.blocks_of(stream)
-        return {i: block for i, block in blocks.items() if block.factors and i not in self.suspended}
+    def pages_to_probe(self, catalog: Catalog, stream: StreamState) -> Mapping[int, Page[Kept]]:
+        """The blocks that new files are probed with: all that have factors, but for those that are left out."""
+        kept = catalog.queries.kept_on(stream.name)
+        left_out = self.left_out
+        return kept.pages if kept.blocks.isdisjoint(left_out) else kept.among(kept.blocks - left_out)
 
-    def save_query_set(self, stream: StreamState, blocks: dict[int, Block]) -> Path | None:
-        """The file from which workers read these blocks. Ids name contents for good, so equal ids are one file."""
-        if not blocks:
-            return None
-        digest = hashlib.blake2b(repr(sorted(blocks)).encode(), digest_size=12).hexdigest()
-        path = self._store.warehouse.derived / "querysets" / f"{stream.id}-{digest}.json"
-        if not path.exists():
-            try:
-                save_blocks(path, blocks)
-            except OSError as error:
-                _log.warning("the query set can't be written (%s); this epoch stays uncovered", error)
-                return None
-        return path
+    @property
+    def left_out(self) -> BlockSet:
+        """Blocks for which nothing is computed now: too slow to wait for, or swapped out."""
+        return BlockSet.union([BlockSet.of(list(self.suspended)), self._auto.idle_blocks])
+
+    def tickets(self, stream: StreamState) -> Mapping[str, Account]:
+        """What the eddy knows of the operators of a stream."""
+        with self._lock:
+            return dict(self._tickets.get(stream.id, {}))
+
+    def save_query_set(self, stream: StreamState, pages: Mapping[int, Page[Kept]]) -> tuple[Path, ...]:
+        """The files from which workers read these blocks. A query that comes or goes makes one page anew; the others
+        are the objects they were, and so are their files.
+        """
+        paths = []
+        for number, page in sorted(pages.items()):
+            saved, path = self._saved.get((stream.id, number), (None, None))
+            if saved is not page or path is None:
+                path = self._page_path(stream, page)
+            if not path.exists():
+                blocks = {block: Block(stream.name, kept.factors) for block, kept in page.blocks.items()}
+                try:
+                    save_page(path, index_page(blocks))
+                except OSError as error:
+                    _log.warning("the query set can't be written (%s); this epoch stays uncovered", error)
+                    return ()
+            self._saved[stream.id, number] = (page, path)
+            paths.append(path)
+        return tuple(paths)
+
+    def _page_path(self, stream: StreamState, page: Page[Kept]) -> Path:
+        # Ids name contents for good, so equal ids are one file.
+        digest = hashlib.blake2b(page.ids.astype("<i8").tobytes(), digest_size=12).hexdigest()
+        return self._store.warehouse.derived / "querysets" / f"{stream.id}-{digest}.page"
 
     def _task(self, catalog: Catalog, stream: StreamState, source: str) -> EpochTask:
         settings = self._store.settings
         now_us = self._store.clock.now_us()
         paths = self._store.warehouse.stream(stream.id)
         ahead_us = stream.max_ahead_us if stream.max_ahead_us is not None else _MAX_AHEAD_US
-        blocks = self.blocks_to_probe(catalog, stream)
         for directory in (paths.archive, paths.quarantine):
             try:
                 directory.mkdir(parents=True, exist_ok=True)
@@ -284,9 +314,10 @@ class Ingest:
             archive=paths.archive,
             quarantine=paths.quarantine,
             results=paths.results,
-            query_set=self.save_query_set(stream, blocks),
+            query_set=self.save_query_set(stream, self.pages_to_probe(catalog, stream)),
             segment_rows_max=settings.segment_rows_max,
             factor_seconds_max=settings.factor_seconds_max,
+            tickets=self.tickets(stream),
         )
 
     def _take_in_pushed(self, lane: Lane, stream: StreamState, seqs: Sequence[int], paths: Sequence[Path]) -> None:
@@ -299,6 +330,12 @@ class Ingest:
             while len(lane.epochs) > _EPOCHS_REMEMBERED_MAX:
                 del lane.epochs[next(iter(lane.epochs))]
         lane.inbox.discard(seqs[-1])
+
+    def _note_tickets(self, stream_id: int, manifests: Sequence[Manifest]) -> None:
+        learned = [manifest.tickets for manifest in manifests if manifest.tickets]
+        if learned:
+            with self._lock:
+                self._tickets[stream_id] = merged(self._tickets.get(stream_id, {}), learned)
 
     def _note_failures(self, manifests: Sequence[Manifest]) -> None:
         for manifest in manifests:

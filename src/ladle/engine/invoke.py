@@ -6,7 +6,7 @@ No Spark job is on this path while the input is small enough and DuckDB is known
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from ladle.answer import Answer, ResolvedWindow
 from ladle.catalog import Catalog
 from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
+from ladle.engine.aggregates import Aggregates
 from ladle.engine.complete import Kept
 from ladle.engine.reader import Extent, Reader
 from ladle.engine.store import Store
@@ -28,16 +29,32 @@ class Invoker:
     def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
         self._store = store
         self._pipeline = pipeline
+        self.aggregates = Aggregates(store)
 
-    def answer(self, plan: Plan, catalog: Catalog, *, now: datetime | None = None, kept: Kept | None = None) -> Answer:
+    def answer(
+        self,
+        plan: Plan,
+        catalog: Catalog,
+        *,
+        now: datetime | None = None,
+        kept: Kept | None = None,
+        keep_nothing: bool = False,
+    ) -> Answer:
+        """With `keep_nothing` everything is computed anew, and nothing of it kept (PSoup's NoMat)."""
         started = time.perf_counter()
         wall_us = self._store.clock.now_us()
         now_us = to_us(now) if now is not None else now_of(plan, catalog, wall_us)
         reader = Reader(self._store, catalog, wall_us)
-        extents = [reader.extent(scan, now_us) for scan in plan.scans]
+        folded = plan.residual.aggregate is not None and not keep_nothing
+        if folded:
+            extents = [self.aggregates.extent(plan, catalog, reader, now_us, wall_us)]
+        else:
+            extents = [reader.extent(scan, now_us) for scan in plan.scans]
         table = None if kept is None else kept.answer(catalog, extents, now_us)
         if table is None:
-            table = self._run(plan, catalog, reader, extents, now_us, kept)
+            table = self.aggregates.answer(plan, catalog, reader, extents[0]) if folded else None
+            if table is None:
+                table = self._run(plan, catalog, reader, extents, now_us, kept)
             if kept is not None:
                 kept.keep_answer(catalog, extents, now_us, table)
         return Answer(
@@ -95,7 +112,12 @@ class Invoker:
 
 def now_of(plan: Plan, catalog: Catalog, wall_us: int) -> int:
     """A query's NOW: the lowest clock of its event-time streams, or the wall clock if none has one yet."""
-    streams = [catalog.stream(name) for name in plan.streams]
+    return clock_of(plan.streams, catalog, wall_us)
+
+
+def clock_of(names: Iterable[str], catalog: Catalog, wall_us: int) -> int:
+    """The same of a query that reads these streams."""
+    streams = [catalog.stream(name) for name in names]
     clocks = [s.clock_us for s in streams if s is not None and s.event_time and s.clock_us is not None]
     return min(clocks, default=wall_us)
 

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +21,18 @@ from ladle.archive.delta import DeltaFollower
 from ladle.archive.files import is_abandoned
 from ladle.archive.segments import DataFile, compact
 from ladle.catalog import Catalog, QueryState, Segments, StreamState
+from ladle.engine.auto import Auto
 from ladle.engine.backfill import needed_files
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
 from ladle.errors import LadleError
 from ladle.stem.backfill import BackfillTask, run_backfill
+from ladle.stem.blocks import NO_BLOCKS, BlockSet
+from ladle.stem.results import SUFFIX
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 60.0
+_LOOK_SECONDS = 10.0
 _MERGES_PER_ROUND = 8
 _ABANDONED_SECONDS = 600.0
 """A half-written file this old has no writer any more, wherever it ran."""
@@ -36,9 +40,10 @@ _QUERY_SET_SECONDS = 3_600.0
 
 
 class Maintenance:
-    def __init__(self, store: Store, ingest: Ingest) -> None:
+    def __init__(self, store: Store, ingest: Ingest, auto: Auto) -> None:
         self._store = store
         self._ingest = ingest
+        self._auto = auto
         self._lock = threading.Lock()
         self._followers: dict[int, DeltaFollower] = {}
         self._followed: dict[int, StreamState] = {}
@@ -106,8 +111,8 @@ class Maintenance:
         schema = stream.schema
         with self._store.pin() as catalog:
             merged = compact(directory, run, name, schema.arrow, schema.timestamp_column, self._rows_max)
-            query_set = self._ingest.save_query_set(stream, self._ingest.blocks_to_probe(catalog, stream))
-            if query_set is not None:
+            query_set = self._ingest.save_query_set(stream, self._ingest.pages_to_probe(catalog, stream))
+            if query_set:
                 results = self._store.warehouse.stream(stream.id).results
                 seconds = self._store.settings.factor_seconds_max
                 task = BackfillTask(directory / name, schema.arrow, results, query_set, seconds)
@@ -161,6 +166,7 @@ class Maintenance:
             if "delta" not in self.errors:
                 self._bury_orphans()
             self._remove_results()
+            self._bound_results()
         elif self._queries_looked is not self._store.catalog.queries:
             self._remove_results()
         self._store.dig()
@@ -206,17 +212,47 @@ class Maintenance:
             needed = needed_files(self._store, catalog, stream)
             coverage = self._store.coverage(stream)
             live = {file.name for file in stream.files}
+            # Most files are wanted and covered alike: sets are shared, and compared once per pair.
+            useless: dict[tuple[BlockSet, BlockSet], bool] = {}
             for data_file, name in coverage.files():
                 if data_file not in live and self._is_being_written(data_file):
                     continue
-                wanted = needed.get(data_file)
-                if wanted is None or wanted.isdisjoint(coverage.covered_by(data_file, name)):
+                pair = (needed.get(data_file, NO_BLOCKS), coverage.covered_by(data_file, name))
+                if pair not in useless:
+                    useless[pair] = pair[0].isdisjoint(pair[1])
+                if useless[pair]:
                     coverage.remove(data_file, name)
         live_sets = {f"{stream.id}-" for stream in catalog.streams.values()}
-        for path in (self._store.warehouse.derived / "querysets").glob("*.json"):
+        for path in (self._store.warehouse.derived / "querysets").glob("*"):
             stale = _age_seconds(path) > _QUERY_SET_SECONDS
             if stale or not any(path.name.startswith(prefix) for prefix in live_sets):
                 path.unlink(missing_ok=True)
+
+    def _bound_results(self) -> None:
+        """Keep results within their bytes: swap out queries, and let go of the oldest results, which the backfill makes
+        anew for the queries that are left.
+        """
+        limit = self._store.settings.results_bytes_max
+        found: list[tuple[float, int, Path]] = []
+        for path in (self._store.warehouse.derived / "results").glob(f"*/*{SUFFIX}"):
+            with suppress(FileNotFoundError):
+                stat = path.stat()
+                found.append((stat.st_mtime, stat.st_size, path))
+        total = sum(size for _, size, _ in found)
+        if total <= limit:
+            return
+        swapped = self._auto.shed(1.0 - 0.8 * limit / total)
+        if not swapped:
+            raise LadleError(
+                f"Kept results take {total} bytes, more than results_bytes_max allows ({limit}).",
+                hint="raise it, or let queries choose their mode: materialize = 'auto'",
+            )
+        _log.info("results take %d bytes: %d queries are swapped out", total, swapped)
+        for _, size, path in sorted(found):
+            if total <= limit:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
 
     def _is_being_written(self, data_file: str) -> bool:
         return data_file.partition("-")[0] in self._ingest.in_flight

@@ -5,26 +5,33 @@ PSoup section 3.3. Segments wholly inside the window need no look at their times
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.archive.segments import DataFile
+from ladle.archive.segments import CachedColumn, DataFile
 from ladle.catalog import Catalog, Segments, StreamState
 from ladle.columns import from_numpy, to_numpy
+from ladle.engine.gather import Numbers, Pick, collect
 from ladle.engine.store import Store
-from ladle.errors import EvaluationError
-from ladle.evaluate import evaluate_factors
-from ladle.plan import Block, RowsWindow, Scan, TimeWindow
-from ladle.plan.window import MIN_US
-from ladle.stem.results import RowIds
+from ladle.plan import Block, RowsWindow, Scan, TimeWindow, Window
+from ladle.plan.window import MAX_US, MIN_US
+from ladle.stem.blocks import BlockSet
+from ladle.stem.match import match
 
 _ROWS_PER_EVALUATION = 1 << 20
 
+_R = TypeVar("_R")
+_readers: ThreadPoolExecutor | None = None
+
 Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,9 @@ class Extent:
     @property
     def bounded_by_rows(self) -> bool:
         return self.first_row > 0
+
+
+_EVERYTHING = Extent(MIN_US, MAX_US)
 
 
 @dataclass(frozen=True)
@@ -64,13 +74,15 @@ class Reader:
         self._store = store
         self._catalog = catalog
         self._wall_us = wall_us
-        self._kinds: dict[int, tuple[Indices, list[frozenset[int]]]] = {}
+        self._kinds: dict[int, tuple[Indices, list[BlockSet]]] = {}
 
     def extent(self, scan: Scan, now_us: int) -> Extent:
         """The scan's window at NOW, cut to what the stream retains."""
-        stream = self._stream(scan.block)
-        match scan.window:
-            case TimeWindow() as window:
+        return self.extent_of(scan.window, self._stream(scan.block), now_us)
+
+    def extent_of(self, window: Window, stream: StreamState, now_us: int) -> Extent:
+        match window:
+            case TimeWindow():
                 begin_us, end_us = window.resolve(now_us)
                 first_row = 0
             case RowsWindow(rows):
@@ -113,17 +125,19 @@ class Reader:
 
     def files(self, scan: Scan, extent: Extent) -> Indices:
         """The numbers of the stream's files that may hold tuples of the window, once per segment."""
-        segments = self._stream(scan.block).segments
-        return segments.file[_touched(segments, extent)]
+        return self.files_in(self._stream(scan.block), extent)
+
+    def files_in(self, stream: StreamState, extent: Extent) -> Indices:
+        return stream.segments.file[_touched(stream.segments, extent)]
 
     def read(self, scan: Scan, extent: Extent) -> pa.Table:
         """The scan's rows in arrival order."""
-        stream = self._stream(scan.block)
-        tables = [table for _, table in self.gather(scan, extent, self.pieces(scan, extent), scan.columns)]
-        return pa.concat_tables(tables) if tables else empty(stream, scan.columns)
+        pieces = self.pieces(scan, extent)
+        picks = [pick for _, pick in self._picks(scan.block, extent, pieces, scan.columns)]
+        return collect(picks, _fields(self._stream(scan.block), scan.columns))
 
     def empty(self, scan: Scan) -> pa.Table:
-        return empty(self._stream(scan.block), scan.columns)
+        return _fields(self._stream(scan.block), scan.columns).empty_table()
 
     def time_column(self, scan: Scan) -> str:
         return self._stream(scan.block).schema.timestamp_column
@@ -132,27 +146,107 @@ class Reader:
         self, scan: Scan, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
     ) -> Iterator[tuple[Piece, pa.Table]]:
         """The matching rows of each piece, in order."""
-        stream = self._stream(scan.block)
-        block_id = self._catalog.block_id(scan.block)
-        coverage = self._store.coverage(stream) if block_id is not None and scan.block.factors else None
+        fields = _fields(self._stream(scan.block), columns)
+        for piece, pick in self._picks(scan.block, extent, pieces, columns):
+            yield piece, collect([pick], fields)
+
+    def matches(self, block: Block, pieces: list[Piece]) -> Iterator[tuple[Piece, Numbers | None]]:
+        """The numbers of the rows that match in whole segments, in order; None for all rows."""
+        for piece, pick in self._picks(block, _EVERYTHING, [piece.unbounded() for piece in pieces], ()):
+            yield piece, pick.numbers
+
+    def columns(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> list[CachedColumn]:
+        """Columns of a whole segment, from the cache."""
+        directory = self._store.directory(stream)
+        return self._store.cache.columns(directory, piece.file.name, piece.row_group, names, stream.schema.arrow)
+
+    def segment(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> pa.Table:
+        """The same as a table."""
+        fields = _fields(stream, names)
+        return pa.Table.from_arrays([column.array for column in self.columns(stream, piece, names)], schema=fields)
+
+    def _picks(
+        self, block: Block, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
+    ) -> Iterator[tuple[Piece, Pick]]:
+        """The matching rows of each piece, in order: from what is covered, and evaluated where nothing is."""
+        stream = self._stream(block)
+        block_id = self._catalog.block_id(block) if block.factors else None
+        coverage = None if block_id is None else self._store.coverage(stream)
         waiting: list[Piece] = []
         waiting_rows = 0
         for piece in pieces:
-            found = coverage.find(piece.file.name, block_id) if coverage is not None and block_id is not None else None
-            if found is None and scan.block.factors:
+            found = None
+            if coverage is not None and block_id is not None:
+                found = coverage.find(piece.file.name, block_id)
+            if found is None and block.factors:
                 waiting.append(piece)
                 waiting_rows += piece.rows
-                if waiting_rows >= _ROWS_PER_EVALUATION:
-                    yield from self._evaluate(stream, scan.block, extent, waiting, columns)
-                    waiting, waiting_rows = [], 0
-                continue
-            if waiting:
-                yield from self._evaluate(stream, scan.block, extent, waiting, columns)
+            if waiting and (found is not None or waiting_rows >= _ROWS_PER_EVALUATION):
+                yield from self._evaluate(stream, block, extent, waiting, columns)
                 waiting, waiting_rows = [], 0
-            ids = None if found is None or block_id is None else found.rows(block_id, piece.row_group)
-            yield piece, self._pick(stream, extent, piece, ids, columns)
+            if found is not None and block_id is not None:
+                ids = found.rows(block_id, piece.row_group)
+                yield piece, self._cut(stream, piece, ids, extent, columns)
+            elif not block.factors:
+                yield piece, self._cut(stream, piece, None, extent, columns)
         if waiting:
-            yield from self._evaluate(stream, scan.block, extent, waiting, columns)
+            yield from self._evaluate(stream, block, extent, waiting, columns)
+
+    def _cut(
+        self, stream: StreamState, piece: Piece, numbers: Numbers | None, extent: Extent, columns: tuple[str, ...]
+    ) -> Pick:
+        """Rows of a segment by number (None: all), cut to the window. Columns are only read when there are rows."""
+        if numbers is not None and len(numbers) == 0:
+            return Pick([], numbers, 0, 0)
+        start, stop, inside = self._within(stream, piece, extent)
+        if numbers is None:
+            numbers = None if inside is None else np.flatnonzero(inside)
+        else:
+            if start > 0 or stop < piece.rows:
+                first, last = np.searchsorted(numbers, (start, stop))
+                numbers = numbers[first:last]
+            if inside is not None:
+                numbers = numbers[inside[numbers]]
+        pick = Pick([], numbers, start, stop)
+        return pick._replace(columns=self.columns(stream, piece, columns)) if pick.rows and columns else pick
+
+    def _within(self, stream: StreamState, piece: Piece, extent: Extent) -> tuple[int, int, Mask | None]:
+        """The rows of a segment that are in the window: a range, and what of the segment is in when times are mixed."""
+        if not piece.edge:
+            return piece.skip, piece.rows, None
+        (column,) = self.columns(stream, piece, (stream.schema.timestamp_column,))
+        times = column.values
+        assert times is not None, "every tuple has a timestamp"
+        if column.ascending:
+            start, stop = np.searchsorted(times, (extent.begin_us, extent.end_us), side="right").tolist()
+            start = max(start, piece.skip)
+            return start, max(stop, start), None
+        inside: Mask = (times > extent.begin_us) & (times <= extent.end_us)
+        inside[: piece.skip] = False
+        return 0, piece.rows, inside
+
+    def _evaluate(
+        self, stream: StreamState, block: Block, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
+    ) -> Iterator[tuple[Piece, Pick]]:
+        """Rows of uncovered segments: one evaluation for all, after the window was cut."""
+        names = tuple(sorted(block.columns)) or (stream.schema.timestamp_column,)
+        inside = _side_by_side(lambda piece: self._cut(stream, piece, None, extent, names), pieces)
+        whole = collect(inside, _fields(stream, names))
+        if len(whole):
+            mask = match(whole, block, seconds_max=self._store.settings.invoke_seconds_max)
+        else:
+            mask = np.empty(0, dtype=np.bool_)
+        at = 0
+        found: list[Pick] = []
+        for pick in inside:
+            matched = np.flatnonzero(mask[at : at + pick.rows])
+            at += pick.rows
+            found.append(Pick([], matched + pick.start if pick.numbers is None else pick.numbers[matched], 0, 0))
+
+        def complete(piece: Piece, pick: Pick) -> Pick:
+            return pick._replace(columns=self.columns(stream, piece, columns)) if pick.rows and columns else pick
+
+        yield from zip(pieces, _side_by_side(complete, pieces, found), strict=True)
 
     def count_covered(self, scan: Scan, extent: Extent) -> tuple[int, int]:
         """How many segments of the window are covered for this scan, and how many there are."""
@@ -167,68 +261,26 @@ class Reader:
         counts = np.bincount(kinds[numbers], minlength=len(sets))
         return sum(int(counts[kind]) for kind, blocks in enumerate(sets) if block_id in blocks), total
 
-    def _coverage_kinds(self, stream: StreamState) -> tuple[Indices, list[frozenset[int]]]:
+    def covering(self, window: Window, name: str, now_us: int) -> tuple[int, list[tuple[BlockSet, int]]]:
+        """How many segments of a stream a window has, and how many of them each set of blocks covers."""
+        stream = self._catalog.stream(name)
+        assert stream is not None, f"stream {name} of a bound plan"
+        numbers = self.files_in(stream, self.extent_of(window, stream, now_us))
+        kinds, sets = self._coverage_kinds(stream)
+        counts = np.bincount(kinds[numbers], minlength=len(sets)).tolist()
+        return len(numbers), [(blocks, count) for blocks, count in zip(sets, counts, strict=True) if count]
+
+    def _coverage_kinds(self, stream: StreamState) -> tuple[Indices, list[BlockSet]]:
         """Which sets of blocks are covered somewhere, and for each file which of them; looked up once per reader.
 
         There are few: most files are covered alike. So a thousand queries over ten thousand files stay cheap.
         """
         if stream.id not in self._kinds:
             coverage = self._store.coverage(stream)
-            numbers: dict[frozenset[int], int] = {}
+            numbers: dict[BlockSet, int] = {}
             kinds = [numbers.setdefault(coverage.covered(file.name), len(numbers)) for file in stream.files]
             self._kinds[stream.id] = (np.array(kinds, dtype=np.int64), list(numbers))
         return self._kinds[stream.id]
-
-    def _pick(
-        self,
-        stream: StreamState,
-        extent: Extent,
-        piece: Piece,
-        ids: RowIds | None,
-        columns: tuple[str, ...],
-    ) -> pa.Table:
-        """Rows of one segment by id (None: all), cut to the window."""
-        if ids is not None and piece.skip:
-            ids = ids[np.searchsorted(ids, piece.skip) :]
-        if ids is not None and len(ids) == 0:
-            return empty(stream, columns)
-        time = stream.schema.timestamp_column
-        needed = columns if not piece.edge or time in columns else (*columns, time)
-        table = self._segment(stream, piece, needed)
-        if ids is not None:
-            table = table.take(from_numpy(ids))
-        elif piece.skip:
-            table = table.slice(piece.skip)
-        if piece.edge:
-            table = cut_to(table, time, extent).select(columns)
-        return table
-
-    def _evaluate(
-        self, stream: StreamState, block: Block, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
-    ) -> Iterator[tuple[Piece, pa.Table]]:
-        """Rows of uncovered segments: one evaluation for all, after the window was cut."""
-        time = stream.schema.timestamp_column
-        names = tuple(dict.fromkeys((*columns, *sorted(block.columns), time)))
-        parts = []
-        for piece in pieces:
-            table = self._segment(stream, piece, names).slice(piece.skip)
-            parts.append(cut_to(table, time, extent) if piece.edge else table)
-        whole = pa.concat_tables(parts)
-        if len(whole):
-            result = evaluate_factors(whole, block.factors, seconds_max=self._store.settings.invoke_seconds_max)
-            for failure in result.failures.values():
-                raise EvaluationError(failure.reason, hint="no other query is harmed; change this one's WHERE")
-            mask = np.logical_and.reduce([result.masks[factor.sql] for factor in block.factors])
-        else:
-            mask = np.empty(0, dtype=np.bool_)
-        start = 0
-        for piece, part in zip(pieces, parts, strict=True):
-            yield piece, part.filter(from_numpy(mask[start : start + len(part)])).select(columns)
-            start += len(part)
-
-    def _segment(self, stream: StreamState, piece: Piece, columns: tuple[str, ...]) -> pa.Table:
-        path = self._store.directory(stream) / piece.file.name
-        return self._store.cache.get(path, piece.file.name, piece.row_group, columns, stream.schema.arrow)
 
     def _first_row(self, stream: StreamState, rows: int, now_us: int) -> int:
         """Where the last `rows` tuples with `ts <= now_us` begin, in arrival order; later tuples don't count.
@@ -252,7 +304,8 @@ class Reader:
                 return int(starts[i] + segments.rows[i] - left)
             piece = Piece(stream.files[segments.file[i]], int(segments.row_group[i]), int(segments.rows[i]), 0, True)
             time = stream.schema.timestamp_column
-            times = _times(self._segment(stream, piece, (time,)), time)
+            times = self.columns(stream, piece, (time,))[0].values
+            assert times is not None
             numbers = np.flatnonzero((times <= now_us) & (times > (MIN_US if floor_us is None else floor_us)))
             if len(numbers) >= left:
                 return int(starts[i] + numbers[len(numbers) - left])
@@ -265,6 +318,16 @@ class Reader:
         return stream
 
 
+def _side_by_side(call: Callable[..., _R], *arguments: Sequence[Any]) -> list[_R]:
+    """Call with each argument, on all cores: segments are read and decoded outside Python's lock."""
+    if len(arguments[0]) < 2:
+        return [call(*each) for each in zip(*arguments, strict=True)]
+    global _readers  # noqa: PLW0603 -- made on first need, and then for good
+    if _readers is None:
+        _readers = ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="ladle-read")
+    return list(_readers.map(call, *arguments))
+
+
 def _touched(segments: Segments, extent: Extent) -> npt.NDArray[np.bool_]:
     """The segments that may hold tuples of an extent."""
     touched: npt.NDArray[np.bool_] = (segments.ts_max_us > extent.begin_us) & (segments.ts_min_us <= extent.end_us)
@@ -273,9 +336,8 @@ def _touched(segments: Segments, extent: Extent) -> npt.NDArray[np.bool_]:
     return touched
 
 
-def empty(stream: StreamState, columns: tuple[str, ...]) -> pa.Table:
-    schema = pa.schema([stream.schema.arrow.field(name) for name in columns])
-    return pa.Table.from_batches([], schema)
+def _fields(stream: StreamState, columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([stream.schema.arrow.field(name) for name in columns])
 
 
 def cut_to(table: pa.Table, time: str, extent: Extent) -> pa.Table:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ladle.catalog import Catalog, QueryState, StreamState
+from ladle.catalog import Catalog, QueryState, StreamState, View
 from ladle.clock import to_datetime
+from ladle.collector import uncollected
+from ladle.engine.auto import Auto
 from ladle.engine.background import Background
 from ladle.engine.ingest import Ingest
-from ladle.engine.invoke import now_of
+from ladle.engine.invoke import clock_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Attached
@@ -16,21 +18,22 @@ from ladle.status import QueryStatus, SourceStatus, StreamStatus
 
 
 class Report:
-    def __init__(self, store: Store, ingest: Ingest, background: Background) -> None:
+    def __init__(self, store: Store, ingest: Ingest, background: Background, auto: Auto) -> None:
         self._store = store
         self._ingest = ingest
         self._background = background
+        self._auto = auto
 
     def streams(self, catalog: Catalog) -> tuple[StreamStatus, ...]:
         return tuple(self._stream(stream) for stream in catalog.streams.values())
 
     def queries(self, catalog: Catalog, invocations: Mapping[str, int]) -> tuple[QueryStatus, ...]:
         wall_us = self._store.clock.now_us()
-        reader = Reader(self._store, catalog, wall_us)
-        return tuple(
-            self._query(reader, query, now_of(query.plan, catalog, wall_us), invocations.get(query.name, 0))
-            for query in catalog.queries.values()
-        )
+        covering = _Covering(Reader(self._store, catalog, wall_us), catalog, wall_us)
+        with uncollected():
+            return tuple(
+                self._query(covering, query, invocations.get(query.name, 0)) for query in catalog.queries.in_order()
+            )
 
     def sources(self, catalog: Catalog, attached: Iterable[Attached]) -> tuple[SourceStatus, ...]:
         return tuple(_source(catalog, source) for source in attached)
@@ -55,19 +58,46 @@ class Report:
             self._ingest.error(stream),
         )
 
-    def _query(self, reader: Reader, query: QueryState, now_us: int, invocations: int) -> QueryStatus:
-        counts = [reader.count_covered(scan, reader.extent(scan, now_us)) for scan in query.plan.scans]
+    def _query(self, covering: _Covering, query: QueryState, invocations: int) -> QueryStatus:
+        counts = covering.counts(query)
         return QueryStatus(
             query.name,
             query.sql,
             query.materialize.value,
-            ", ".join(dict.fromkeys(scan.window.kind.value for scan in query.plan.scans)),
+            query.shape.window_kinds,
             sum(covered for covered, _ in counts),
             sum(total for _, total in counts),
             invocations,
             self.problem(query),
             self._background.kept_bytes(query),
+            self._auto.mode(query).value,
         )
+
+
+class _Covering:
+    """How much of the windows of queries is covered. Those that look through the same window are looked at once."""
+
+    def __init__(self, reader: Reader, catalog: Catalog, wall_us: int) -> None:
+        self._reader = reader
+        self._catalog = catalog
+        self._wall_us = wall_us
+        self._views: dict[View, tuple[int, list[tuple[frozenset[int], int]]]] = {}
+
+    def counts(self, query: QueryState) -> list[tuple[int, int]]:
+        """How many segments of each scan's window are covered, and how many there are."""
+        counts = []
+        for scan, factors, block in zip(query.shape.scans, query.factors, query.blocks, strict=True):
+            view = View(scan.stream, scan.window, query.shape.streams)
+            if view not in self._views:
+                self._views[view] = self._look(view)
+            total, kinds = self._views[view]
+            counts.append((sum(count for blocks, count in kinds if block in blocks) if factors else total, total))
+        return counts
+
+    def _look(self, view: View) -> tuple[int, list[tuple[frozenset[int], int]]]:
+        now_us = clock_of(view.streams, self._catalog, self._wall_us)
+        total, kinds = self._reader.covering(view.window, view.stream, now_us)
+        return total, [(frozenset(blocks), count) for blocks, count in kinds]
 
 
 def _source(catalog: Catalog, attached: Attached) -> SourceStatus:

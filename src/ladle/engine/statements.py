@@ -14,13 +14,16 @@ from ladle.archive.warehouse import archive_of
 from ladle.catalog import Catalog
 from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
+from ladle.engine.source import define_in_sql
 from ladle.errors import TypeMismatch, unknown
 from ladle.schema import ARRIVAL, StreamSchema, type_name
 from ladle.sql.statements import (
     AddColumn,
+    CreateFunction,
     CreateQuery,
     CreateStream,
     Describe,
+    DropFunction,
     DropQuery,
     DropStream,
     ExplainQuery,
@@ -29,6 +32,7 @@ from ladle.sql.statements import (
     Materialize,
     Select,
     SetRetain,
+    ShowFunctions,
     ShowQueries,
     ShowStreams,
     Statement,
@@ -67,11 +71,20 @@ def run_statement(db: Database, text: str) -> Answer:
             db.set_retain(stream, retain_us)
             kept = "for ever" if retain_us is None else f"for {interval_text(retain_us)}"
             return _said(db, f"stream {stream} is retained {kept}")
+        case CreateFunction() as create:
+            return _create_function(db, create, catalog)
+        case DropFunction(name, cascade, if_exists):
+            db.drop_function(name, cascade=cascade, if_exists=if_exists)
+            return _said(db, f"function {name} dropped" if catalog.function(name) else f"there was no function {name}")
+        case ShowFunctions():
+            return _table(db, _functions(catalog))
         case ShowStreams():
             return _table(db, _streams(catalog))
         case ShowQueries():
             return _table(db, _queries(catalog))
-        case Describe(name):
+        case Describe(name, function):
+            if function or _is_function(catalog, name):
+                return _table(db, _describe_function(catalog, name))
             return _table(db, _describe(catalog, name), _delta_table(catalog, name))
         case ExplainSelect(plan):
             return _text(db, lambda: db.explain_plan(plan, catalog))
@@ -83,7 +96,7 @@ def run_statement(db: Database, text: str) -> Answer:
 
 def _create_query(db: Database, create: CreateQuery, catalog: Catalog) -> Answer:
     changed = db.register_plans(
-        {create.name: (create.plan, create.materialize or Materialize.PARTIAL)},
+        {create.name: (create.plan, create.materialize or Materialize.AUTO)},
         catalog,
         if_not_exists=create.if_not_exists,
         replace=create.replace,
@@ -92,6 +105,15 @@ def _create_query(db: Database, create: CreateQuery, catalog: Catalog) -> Answer
         return _said(db, f"query {create.name} stands already, unchanged")
     replaced = create.replace and catalog.query(create.name) is not None
     return _said(db, f"query {create.name} {'replaced' if replaced else 'stands'}")
+
+
+def _create_function(db: Database, create: CreateFunction, catalog: Catalog) -> Answer:
+    definition = define_in_sql(create.name, create.parameters, create.returns, create.text)
+    before = catalog.function(create.name)
+    function = db.define_function(definition, replace=create.replace, if_not_exists=create.if_not_exists)
+    if before == function:
+        return _said(db, f"function {function.name} is there already, unchanged")
+    return _said(db, f"function {function.name} {'created' if before is None else 'replaced'}")
 
 
 def _insert(db: Database, insert: Insert, catalog: Catalog) -> Answer:
@@ -138,14 +160,43 @@ def _queries(catalog: Catalog) -> pa.Table:
     )
 
 
+def _functions(catalog: Catalog) -> pa.Table:
+    functions = list(catalog.functions.values())
+    return _columns(
+        name=[function.name for function in functions],
+        arguments=[", ".join(function.arguments) for function in functions],
+        returns=[type_name(function.returns) for function in functions],
+        queries=[len(catalog.queries_calling(function.name)) for function in functions],
+    )
+
+
+def _is_function(catalog: Catalog, name: str) -> bool:
+    """Streams and queries come first: they may have a function's name."""
+    return catalog.stream(name) is None and catalog.query(name) is None and catalog.function(name) is not None
+
+
+def _describe_function(catalog: Catalog, name: str) -> pa.Table:
+    function = catalog.function(name)
+    if function is None:
+        raise unknown("function", name, catalog.function_names())
+    callers = catalog.queries_calling(function.name)
+    facts = {
+        "function": function.signature,
+        "language": "Python",
+        "queries": ", ".join(callers) or "none",
+        "source": function.source,
+    }
+    return _columns(name=list(facts), value=list(facts.values()))
+
+
 def _describe(catalog: Catalog, name: str) -> pa.Table:
     stream = catalog.stream(name)
     if stream is not None:
         return _describe_columns(stream.schema)
     query = catalog.query(name)
     if query is None:
-        known = [*catalog.stream_names(), *catalog.query_names()]
-        raise unknown("stream or query", name, known)
+        known = [*catalog.stream_names(), *catalog.query_names(), *catalog.function_names()]
+        raise unknown("stream, query or function", name, known)
     schema = query.plan.schema
     if schema is None:
         facts = {"sql": query.sql, "columns": "known when it runs, on Spark"}

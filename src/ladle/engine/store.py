@@ -21,6 +21,7 @@ from ladle.archive.segments import SegmentCache
 from ladle.archive.warehouse import Warehouse
 from ladle.catalog import Catalog, StreamState
 from ladle.clock import Clock
+from ladle.collector import uncollected
 from ladle.config import Settings
 from ladle.errors import Closed, ReadOnly
 from ladle.stem.coverage import Coverage
@@ -29,6 +30,11 @@ _log = logging.getLogger(__name__)
 
 _HOLDS_NOTHING = (1 << 63) - 1
 """The position of a lease that keeps no file from being deleted."""
+
+_CHECKPOINT_FRACTION = 0.5
+"""A checkpoint is due when the entries after the last cost half as much to read: so it costs a constant per entry."""
+_CLOSING_FRACTION = 0.05
+"""The same when the database is closed, and has time: opening it is faster then."""
 
 MakeEntry = Callable[[Catalog], Mapping[str, Any] | None]
 
@@ -51,7 +57,7 @@ class Store:
         self._listeners: list[Callable[[Catalog], None]] = []
         self._leases = Leases(warehouse.leases)
         self._lease = None if warehouse.writable else self._leases.acquire(_HOLDS_NOTHING)
-        self._catalog, self._checkpointed_seq = self._load()
+        self._catalog = self._load()
         self.committed = threading.Condition()
         """Notified after each commit."""
 
@@ -97,7 +103,7 @@ class Store:
         with self._commit_lock:
             entries = self._log.tail(self._catalog.seq)
             if entries is None:
-                self._catalog, self._checkpointed_seq = self._load()
+                self._catalog = self._load()
             else:
                 for seq, entry in entries:
                     self._catalog = self._catalog.apply(seq, entry)
@@ -133,9 +139,8 @@ class Store:
 
     def checkpoint_if_due(self) -> None:
         catalog = self._catalog
-        if catalog.seq - self._checkpointed_seq >= self.settings.checkpoint_entries:
+        if self._log.is_due(self.settings.checkpoint_entries, _CHECKPOINT_FRACTION):
             self._log.checkpoint(catalog.seq, catalog.to_json())
-            self._checkpointed_seq = catalog.seq
 
     # -- files --
 
@@ -148,7 +153,8 @@ class Store:
     def coverage(self, stream: StreamState) -> Coverage:
         with self._lock:
             if stream.id not in self._coverage:
-                self._coverage[stream.id] = Coverage(self.warehouse.stream(stream.id).results)
+                trusted = self.warehouse.trusts_derived
+                self._coverage[stream.id] = Coverage(self.warehouse.stream(stream.id).results if trusted else None)
             coverage = self._coverage[stream.id]
         coverage.refresh()
         return coverage
@@ -198,17 +204,19 @@ class Store:
         with self._commit_lock:
             if self._closed:
                 return
-            if self.warehouse.writable and self._catalog.seq > self._checkpointed_seq:
+            if self.warehouse.writable and self._log.is_due(1, _CLOSING_FRACTION):
                 self._log.checkpoint(self._catalog.seq, self._catalog.to_json())
+            self._log.close()
             with self._lock:
                 self._closed = True
         if self._lease is not None:
             self._lease.release()
         self.warehouse.close()
 
-    def _load(self) -> tuple[Catalog, int]:
-        seq, state, entries = self._log.load()
-        catalog = Catalog() if state is None else Catalog.from_json(state)
-        for number, entry in entries:
-            catalog = catalog.apply(number, entry)
-        return catalog, seq
+    def _load(self) -> Catalog:
+        with uncollected():
+            _, state, entries = self._log.load()
+            catalog = Catalog() if state is None else Catalog.from_json(state)
+            for number, entry in entries:
+                catalog = catalog.apply(number, entry)
+        return catalog

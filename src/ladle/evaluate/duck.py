@@ -8,21 +8,73 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import Parameter, Signature
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from ladle.errors import EvaluationError, InvocationTimeout
+from ladle.errors import EvaluationError, InvocationTimeout, LadleError
+from ladle.evaluate.calls import Calls
+from ladle.plan import Function
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
+from ladle.sql.conformant.spark_types import duckdb_type
 
 
 @dataclass(frozen=True)
 class _Limits:
     memory_bytes_max: int | None
     threads: int
+
+
+@dataclass
+class _Slot:
+    """Where users' functions are called while a statement runs."""
+
+    calls: Calls | None = None
+
+
+@dataclass
+class _Opened:
+    """One closed-in database."""
+
+    connection: duckdb.DuckDBPyConnection
+    functions: dict[str, Function] = field(default_factory=dict)
+    """The users' functions that it knows, by symbol."""
+    slot: _Slot = field(default_factory=_Slot)
+
+    def learn(self, function: Function) -> None:
+        known = self.functions.get(function.symbol)
+        if known == function:
+            return
+        if known is not None:  # of another warehouse
+            self.connection.remove_function(function.symbol)
+        self.connection.create_function(
+            function.symbol,
+            _caller(function, self.slot),
+            [duckdb.sqltype(duckdb_type(parameter.type)) for parameter in function.parameters],
+            duckdb.sqltype(duckdb_type(function.returns)),
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+            side_effects=False,
+        )
+        self.functions[function.symbol] = function
+
+
+def _caller(function: Function, slot: _Slot) -> Callable[..., pa.Array]:
+    # It knows no connection: one that knew what knows it would never be let go of.
+    def called(*arguments: pa.ChunkedArray) -> pa.Array:
+        assert slot.calls is not None
+        result = slot.calls.run(function, [argument.combine_chunks() for argument in arguments])
+        return result.cast(TIMESTAMP_NTZ) if result.type == TIMESTAMP else result
+
+    # DuckDB counts the parameters.
+    parameters = [Parameter(f"x{number}", Parameter.POSITIONAL_ONLY) for number in range(len(function.parameters))]
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 class _Connections(threading.local):
@@ -34,13 +86,13 @@ class _Connections(threading.local):
 
 class _Databases:
     def __init__(self) -> None:
-        self.opened: dict[_Limits, duckdb.DuckDBPyConnection] = {}
+        self.opened: dict[_Limits, _Opened] = {}
         _living.add(self)
 
     def close(self) -> None:
-        for connection in self.opened.values():
+        for each in self.opened.values():
             with suppress(duckdb.Error):  # a query may be under way in another thread
-                connection.close()
+                each.connection.close()
         self.opened.clear()
 
 
@@ -70,14 +122,18 @@ def run(
     seconds_max: float | None = None,
     memory_bytes_max: int | None = None,
     in_order: bool = False,
+    functions: Sequence[Function] = (),
 ) -> pa.Table:
     """Run one SELECT over the named tables. Raises EvaluationError with DuckDB's reason, or Interrupted.
 
     With `in_order`, rows come out in the order they went in: on one thread, because with several DuckDB answers a long
     IN list by a join that mixes them up, whatever `preserve_insertion_order` says.
     """
-    connection = _connection(_Limits(memory_bytes_max, 1 if in_order else _THREADS))
-    cursor = connection.cursor()
+    opened = _open(_Limits(memory_bytes_max, 1 if in_order else _THREADS))
+    for function in functions:
+        opened.learn(function)
+    calls = opened.slot.calls = Calls(seconds_max) if functions else None
+    cursor = opened.connection.cursor()
     done = threading.Event()
     timed_out = threading.Event()
 
@@ -94,22 +150,32 @@ def run(
             watchdog.start()
         relation = cursor.sql(sql, params=dict(parameters) if parameters else None)
         return relation.to_arrow_table()
-    except duckdb.InterruptException:
-        raise Interrupted(f"Evaluation took longer than {seconds_max:g} s and was stopped.") from None
-    except duckdb.OutOfMemoryException as error:
-        raise EvaluationError(
-            f"Evaluation needed more memory than allowed: {error}", hint="narrow the window or the query"
-        ) from None
     except duckdb.Error as error:
-        if timed_out.is_set():
-            raise Interrupted(f"Evaluation took longer than {seconds_max:g} s and was stopped.") from None
-        raise EvaluationError(_reason(error)) from None
+        raise _told(error, calls, seconds_max, late=timed_out.is_set()) from None
     finally:
         done.set()
         cursor.close()
+        opened.slot.calls = None
+        if calls is not None:
+            calls.close()
 
 
-def _connection(limits: _Limits) -> duckdb.DuckDBPyConnection:
+def _told(error: duckdb.Error, calls: Calls | None, seconds_max: float | None, *, late: bool) -> LadleError:
+    """What went wrong, for people: what a function did comes before what DuckDB says of it."""
+    if calls is not None and calls.late is not None:
+        return Interrupted(f"Function '{calls.late}' took longer than {seconds_max:g} s and was stopped.")
+    if calls is not None and calls.error is not None:
+        # Made anew: the one that was raised holds on to all that was in sight there.
+        return EvaluationError(calls.error.message, hint=calls.error.hint)
+    if late or isinstance(error, duckdb.InterruptException):
+        return Interrupted(f"Evaluation took longer than {seconds_max:g} s and was stopped.")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        hint = "narrow the window or the query"
+        return EvaluationError(f"Evaluation needed more memory than allowed: {error}", hint=hint)
+    return EvaluationError(_reason(error))
+
+
+def _open(limits: _Limits) -> _Opened:
     """One closed-in database per thread: cursors of one database would see each other's registered tables."""
     cached = _local.databases.opened
     if limits not in cached:
@@ -126,7 +192,7 @@ def _connection(limits: _Limits) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config=config)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET lock_configuration = true")
-        cached[limits] = connection
+        cached[limits] = _Opened(connection)
     return cached[limits]
 
 

@@ -17,6 +17,7 @@ from ladle.columns import to_numpy
 from ladle.errors import LadleError
 from ladle.evaluate import duck
 from ladle.plan import Factor
+from ladle.plan.function import distinct_functions
 
 _FACTORS_PER_STATEMENT = 512
 
@@ -55,7 +56,11 @@ def _evaluate(table: pa.Table, factors: list[Factor], seconds_max: float | None,
     select = ", ".join(f"coalesce(({factor.duckdb}), false) AS f{i}" for i, factor in enumerate(factors))
     try:
         answer = duck.run(
-            f"SELECT {select} FROM chunk", {"chunk": table.select(columns)}, seconds_max=seconds_max, in_order=True
+            f"SELECT {select} FROM chunk",
+            {"chunk": table.select(columns)},
+            seconds_max=seconds_max,
+            in_order=True,
+            functions=distinct_functions(function for factor in factors for function in factor.functions),
         )
     except duck.Interrupted as error:
         if len(factors) == 1:

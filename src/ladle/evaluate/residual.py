@@ -34,6 +34,7 @@ def run_residual(
         parameters=parameters,
         seconds_max=seconds_max,
         memory_bytes_max=memory_bytes_max,
+        functions=plan.functions,
     )
     return pa.Table.from_arrays(
         [column.cast(field.type) for column, field in zip(answer.columns, plan.schema, strict=True)],

@@ -210,6 +210,7 @@ class _Start:
             # A newcomer's machine may not be able to resolve its own name.
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             settings |= {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
+            settings |= {"spark.python.daemon.module": "ladle.pipeline.daemon"}
         return settings
 
     def _failure(self, error: Exception, noise: IO[bytes]) -> PipelineError:

@@ -29,6 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from ladle.archive.inbox import read_pushed
 from ladle.clock import to_datetime
 from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, SqlError, TypeMismatch, Unsupported
+from ladle.pipeline.functions import said_by_function, vectorised
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
 from ladle.pipeline.session import SQL_SETTINGS, is_alive, let_go
 from ladle.pipeline.sources import SparkSource
@@ -124,7 +125,7 @@ class SparkPipeline:
         return {block: (reason, slow) for reply in replies for block, (reason, slow) in reply}
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
-        session = self._residual_session()
+        session = self._residual_session(plan)
         for name, relation in relations.items():
             _frame(session, relation).createOrReplaceTempView(name)
         context = session.sparkContext
@@ -147,7 +148,7 @@ class SparkPipeline:
                 raise InvocationTimeout(f"The answer took longer than {seconds_max:g} s and was stopped.") from None
             if is_broken_connection(error):
                 raise
-            raise EvaluationError(_reason(error)) from None
+            raise said_by_function(error) or EvaluationError(_reason(error)) from None
         finally:
             watchdog.cancel()
             with suppress(OSError, Py4JError):
@@ -155,7 +156,7 @@ class SparkPipeline:
         return _in_our_types(answer, plan.schema)
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema:
-        session = self._residual_session()
+        session = self._residual_session(plan)
         for name, schema in relations.items():
             # Over an RDD: what is known to be empty is optimised away, and the mistakes in it too.
             nothing = session.sparkContext.emptyRDD()
@@ -173,10 +174,12 @@ class SparkPipeline:
             raise kind(f"Spark refuses the query: {told}") from None
         return pa.schema([pa.field(field.name, _in_utc(field.type)) for field in schema])
 
-    def _residual_session(self) -> SparkSession:
+    def _residual_session(self, plan: Plan) -> SparkSession:
         session = self.session.newSession()
         for name, value in SQL_SETTINGS.items():
             session.conf.set(name, value)
+        for function in plan.functions:
+            session.udf.register(function.symbol, vectorised(function))
         return session
 
     def batch_schema(self, batches: Any) -> pa.Schema:

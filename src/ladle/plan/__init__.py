@@ -1,14 +1,20 @@
 """What a query is: windows, factors, blocks, the residual. Plain frozen data; nothing here parses or runs."""
 
+from ladle.plan.aggregate import Aggregate
+from ladle.plan.function import Function
 from ladle.plan.query import Block, Engine, Factor, Plan, Residual, Scan
+from ladle.plan.ranges import Ranges
 from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, WindowKind
 
 __all__ = [
+    "Aggregate",
     "Block",
     "Bound",
     "Engine",
     "Factor",
+    "Function",
     "Plan",
+    "Ranges",
     "Residual",
     "RowsWindow",
     "Scan",

@@ -8,12 +8,16 @@ operator of it is on the list that the conformance test proves equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
+from ladle.plan.aggregate import Aggregate
+from ladle.plan.function import Function
+from ladle.plan.ranges import Ranges
 from ladle.plan.window import Window, window_from_json, window_to_json
 from ladle.schema import decode_schema, encode_schema
 
@@ -37,6 +41,10 @@ class Factor:
     sql: str
     duckdb: str
     columns: tuple[str, ...]
+    ranges: Ranges | None = field(default=None, compare=False)
+    """The normal form of a factor over one column and constants: the values it is true for. None: it has none."""
+    functions: tuple[Function, ...] = field(default=(), compare=False)
+    """The users' functions that it calls; its text names their versions."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,8 @@ class Residual:
     why_spark: str | None = None
     """What keeps DuckDB from running it, for people."""
     uses_now: bool = False
+    aggregate: Aggregate | None = None
+    """What it folds, when that is all it does and partial aggregates can answer it."""
 
     @property
     def engine(self) -> Engine:
@@ -96,10 +106,31 @@ class Plan:
     schema: pa.Schema | None
     queries: tuple[str, ...] = ()
     """Standing queries that this one reads as relations; they can't be dropped before it."""
+    functions: tuple[Function, ...] = ()
+    """Users' functions that it calls anywhere, also in what it reads."""
 
     @property
     def streams(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(scan.block.stream for scan in self.scans))
+
+
+def factor_to_json(factor: Factor) -> list[Any]:
+    value: list[Any] = [factor.sql, factor.duckdb, list(factor.columns)]
+    if factor.functions:
+        return [*value, None, [function.id for function in factor.functions]]
+    return value if factor.ranges is None else [*value, factor.ranges.to_json()]
+
+
+def factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> Factor:
+    sql, duckdb, columns, *more = value
+    ranges, called = more if len(more) == 2 else (more[0] if more else None, ())
+    return Factor(
+        sql,
+        duckdb,
+        tuple(columns),
+        None if ranges is None else Ranges.from_json(ranges),
+        tuple(functions[number] for number in called),
+    )
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -110,7 +141,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             {
                 "relation": scan.relation,
                 "stream": scan.block.stream,
-                "factors": [[factor.sql, factor.duckdb, list(factor.columns)] for factor in scan.block.factors],
+                "factors": [factor_to_json(factor) for factor in scan.block.factors],
                 "window": window_to_json(scan.window),
                 "columns": list(scan.columns),
             }
@@ -122,20 +153,23 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             None if residual.projection is None else [list(pair) for pair in residual.projection],
             residual.why_spark,
             residual.uses_now,
+            *(() if residual.aggregate is None else (residual.aggregate.to_json(),)),
         ],
         "schema": None if plan.schema is None else encode_schema(plan.schema),
         "queries": list(plan.queries),
+        **({"functions": [function.to_json() for function in plan.functions]} if plan.functions else {}),
     }
 
 
 def plan_from_json(value: dict[str, Any]) -> Plan:
-    spark_sql, duckdb_sql, projection, why_spark, uses_now = value["residual"]
+    spark_sql, duckdb_sql, projection, why_spark, uses_now, *aggregate = value["residual"]
+    functions = {each["id"]: Function.from_json(each) for each in value.get("functions", ())}
     return Plan(
         sql=value["sql"],
         scans=tuple(
             Scan(
                 scan["relation"],
-                Block(scan["stream"], tuple(Factor(f[0], f[1], tuple(f[2])) for f in scan["factors"])),
+                Block(scan["stream"], tuple(factor_from_json(factor, functions) for factor in scan["factors"])),
                 window_from_json(scan["window"]),
                 tuple(scan["columns"]),
             )
@@ -147,7 +181,9 @@ def plan_from_json(value: dict[str, Any]) -> Plan:
             None if projection is None else tuple((out, source) for out, source in projection),
             why_spark,
             uses_now,
+            Aggregate.from_json(aggregate[0]) if aggregate else None,
         ),
         schema=None if value["schema"] is None else decode_schema(value["schema"]),
         queries=tuple(value["queries"]),
+        functions=tuple(functions.values()),
     )

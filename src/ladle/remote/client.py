@@ -15,16 +15,19 @@ import pyarrow as pa
 from ladle.answer import Answer
 from ladle.catalog import StreamState
 from ladle.clock import moment_of
-from ladle.engine.database import Query, Stream
+from ladle.engine.functions import FunctionMaker
+from ladle.engine.handles import Query, Stream
 from ladle.engine.rows import as_table
+from ladle.engine.source import Definition
 from ladle.errors import SqlError, WarehouseError, unknown
+from ladle.plan import Function
 from ladle.remote import wire
 from ladle.schema import Column, StreamSchema, decode_schema
 from ladle.sql.statements import Materialize
 from ladle.status import BackfillStatus, QueryStatus, SourceStatus, Status, StreamStatus
 
 
-class RemoteDatabase:
+class RemoteDatabase(FunctionMaker):
     """Made by `ladle.remote.open_warehouse`."""
 
     def __init__(self, path: Path, socket_path: Path) -> None:
@@ -48,7 +51,7 @@ class RemoteDatabase:
         text: str,
         *,
         name: str,
-        materialize: str = Materialize.PARTIAL.value,
+        materialize: str = Materialize.AUTO.value,
         if_not_exists: bool = False,
         replace: bool = False,
     ) -> Query:
@@ -59,7 +62,7 @@ class RemoteDatabase:
         self,
         queries: Mapping[str, str],
         *,
-        materialize: str = Materialize.PARTIAL.value,
+        materialize: str = Materialize.AUTO.value,
         if_not_exists: bool = False,
         replace: bool = False,
     ) -> list[Query]:
@@ -108,6 +111,18 @@ class RemoteDatabase:
             declared = tuple(Column(field.name, field.type) for field in decode_schema(columns))
             streams.append(Stream(name, StreamSchema(declared, timestamp), retain_us, rows, epochs))
         return streams
+
+    def define_function(self, definition: Definition, *, replace: bool, if_not_exists: bool) -> Function:
+        how = {"replace": replace, "if_not_exists": if_not_exists}
+        header, _ = self._ask({"do": "create_function", "function": definition.numbered(0).to_json(), **how})
+        return Function.from_json(header["function"])
+
+    def drop_function(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        self._ask({"do": "drop_function", "name": name, "cascade": cascade, "if_exists": if_exists})
+
+    def functions(self) -> list[Function]:
+        header, _ = self._ask({"do": "functions"})
+        return [Function.from_json(each) for each in header["functions"]]
 
     def explain(self, text: str) -> str:
         header, _ = self._ask({"do": "explain", "text": text})

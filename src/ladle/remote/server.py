@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ladle.engine.source import Definition
 from ladle.errors import LadleError
+from ladle.plan import Function
 from ladle.remote import wire
 from ladle.schema import encode_schema
 
@@ -116,6 +118,15 @@ class SocketServer:
                 schemas = [[s.name, encode_schema(s.schema.declared), s.schema.timestamp] for s in streams]
                 counts = [[s.retain_us, s.rows, s.epochs] for s in streams]
                 return {"streams": [[*schema, *count] for schema, count in zip(schemas, counts, strict=True)]}, []
+            case "create_function":
+                definition = Definition.of(Function.from_json(request["function"]))
+                how = {key: request[key] for key in ("replace", "if_not_exists")}
+                return {"function": db.define_function(definition, **how).to_json()}, []
+            case "drop_function":
+                db.drop_function(request["name"], cascade=request["cascade"], if_exists=request["if_exists"])
+                return {}, []
+            case "functions":
+                return {"functions": [function.to_json() for function in db.functions()]}, []
             case "status":
                 return {"status": dataclasses.asdict(db.status())}, []
             case other:

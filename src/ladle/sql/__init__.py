@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
 from ladle.plan import Plan
 from ladle.sql.names import Names
 from ladle.sql.statements import Statement
 
-__all__ = ["bind", "is_complete", "parse", "parse_one", "split_script"]
+if TYPE_CHECKING:
+    from ladle.sql.templates import Templates
+
+__all__ = ["bind", "check_function_name", "is_complete", "parse", "parse_one", "parse_type", "split_script"]
 
 
 def parse(text: str, names: Names) -> list[Statement]:
@@ -29,11 +37,36 @@ def parse_one(text: str, names: Names) -> Statement:
 
 
 def bind(text: str, names: Names) -> Plan:
-    """The plan of a SELECT."""
+    """The plan of a SELECT. Of texts that differ in numbers alone only the first ones are parsed."""
+    return _templates().bind(text, names)
+
+
+@cache
+def _templates() -> Templates:
+    from ladle.sql.templates import Templates
+
+    return Templates(_bind)
+
+
+def _bind(text: str, names: Names) -> Plan:
     from ladle.sql.lower import lower_select
     from ladle.sql.script import only_chunk
 
     return lower_select(only_chunk(text), names)
+
+
+def parse_type(text: str) -> pa.DataType:
+    """A type as SQL writes it."""
+    from ladle.sql import functions
+
+    return functions.parse_type(text)
+
+
+def check_function_name(name: str) -> None:
+    """Refuse a name that no call could have, or that Spark SQL has given already."""
+    from ladle.sql import functions
+
+    functions.check_function_name(name)
 
 
 def split_script(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from ladle.errors import SqlError, Unsupported
+from ladle.plan import Function
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
 from ladle.sql.grouping import check_grouping
@@ -55,11 +56,13 @@ class Binder:
     scans: list[ScanDraft] = field(default_factory=list)
     queries: dict[str, None] = field(default_factory=dict)
     cte_names: set[str] = field(default_factory=set)
+    functions: dict[str, Function] = field(default_factory=dict)
+    """Users' functions that are called, by symbol."""
     mentions: int = 0
     """Streams mentioned in this text itself."""
 
     def inlined(self, text: str) -> Binder:
-        return Binder(self.names, Source(text), self.scans, self.queries, self.cte_names)
+        return Binder(self.names, Source(text), self.scans, self.queries, self.cte_names, self.functions)
 
     def query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         """The bound tree and its output columns."""

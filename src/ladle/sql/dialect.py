@@ -21,7 +21,7 @@ from ladle.sql.statements import Materialize
 
 STATEMENTS = (
     "SELECT, EXPLAIN, INSERT INTO, CREATE STREAM, ALTER STREAM, DROP STREAM, CREATE QUERY, DROP QUERY, "
-    "SHOW STREAMS, SHOW QUERIES, DESCRIBE"
+    "CREATE FUNCTION, DROP FUNCTION, SHOW STREAMS, SHOW QUERIES, SHOW FUNCTIONS, DESCRIBE"
 )
 
 
@@ -95,6 +95,16 @@ class CreateQueryDraft:
 
 
 @dataclass(frozen=True)
+class CreateFunctionDraft:
+    name: exp.Identifier
+    parameters: tuple[tuple[exp.Identifier, exp.DataType], ...]
+    returns: exp.DataType
+    source: str
+    if_not_exists: bool
+    replace: bool
+
+
+@dataclass(frozen=True)
 class ShowDraft:
     kind: str
 
@@ -102,6 +112,7 @@ class ShowDraft:
 @dataclass(frozen=True)
 class DescribeDraft:
     name: tuple[exp.Identifier, ...]
+    function: bool
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,7 @@ Draft = (
     | SetRetainDraft
     | DropDraft
     | CreateQueryDraft
+    | CreateFunctionDraft
     | ShowDraft
     | DescribeDraft
     | SelectDraft
@@ -144,6 +156,7 @@ Draft = (
 _OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY")
 
 _WINDOW_TOKENS = {TokenType.BEGIN, TokenType.END}
+_SOURCE_TOKENS = {TokenType.HEREDOC_STRING, TokenType.STRING}
 _QUERY_TOKENS = {TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN}
 
 
@@ -196,24 +209,34 @@ class LadleParser(SparkParser):
                 return self._parse_create_stream()
             if self._match_text_seq("QUERY"):
                 return self._parse_create_query()
+            if self._match_text_seq("FUNCTION"):
+                return self._parse_create_function()
             if self._match_text_seq("OR", "REPLACE"):
+                if self._match_text_seq("FUNCTION"):
+                    return self._parse_create_function(replace=True)
                 if not self._match_text_seq("QUERY"):
-                    self._refuse("CREATE OR REPLACE QUERY (a stream keeps its tuples: DROP STREAM, then CREATE STREAM)")
+                    self._refuse(
+                        "CREATE OR REPLACE QUERY or FUNCTION "
+                        "(a stream keeps its tuples: DROP STREAM, then CREATE STREAM)"
+                    )
                 return self._parse_create_query(replace=True)
-            return self._refuse("CREATE STREAM or CREATE [OR REPLACE] QUERY")
+            return self._refuse("CREATE STREAM or CREATE [OR REPLACE] QUERY or FUNCTION")
         if self._match_text_seq("ALTER"):
             return self._parse_alter_stream()
         if self._match_text_seq("DROP"):
             return self._parse_drop_draft()
         if self._match_text_seq("SHOW"):
-            if self._match_texts(("STREAMS", "QUERIES")):
+            if self._match_texts(("STREAMS", "QUERIES", "FUNCTIONS")):
                 return ShowDraft(self._prev.text.upper())
-            return self._refuse("SHOW STREAMS or SHOW QUERIES")
+            return self._refuse("SHOW STREAMS, SHOW QUERIES or SHOW FUNCTIONS")
         if self._match_texts(("DESCRIBE", "DESC")):
             # the word is optional, and a stream may be called `stream`
+            function = False
             if self._next and self._next.token_type != TokenType.DOT:
-                self._match_texts(("STREAM", "QUERY"))
-            return DescribeDraft(self._dotted_name("the name of a stream or query"))
+                function = bool(self._match_text_seq("FUNCTION"))
+                if not function:
+                    self._match_texts(("STREAM", "QUERY"))
+            return DescribeDraft(self._dotted_name("the name of a stream, query or function"), function)
         if self._match_text_seq("EXPLAIN"):
             if self._match_text_seq("QUERY"):
                 return ExplainQueryDraft(self._name("the name of a query"))
@@ -261,13 +284,16 @@ class LadleParser(SparkParser):
 
     def _column_definition(self) -> tuple[exp.Identifier, exp.DataType]:
         name = self._name("the name of a column")
+        return name, self._type(f"of column '{name.name}'")
+
+    def _type(self, what: str) -> exp.DataType:
         start = self._curr
         kind = self._parse_types(schema=True) if start else None
         if not isinstance(kind, exp.DataType):
-            self.raise_error(f"Expected the type of column '{name.name}'", start or self._prev)
+            self.raise_error(f"Expected the type {what}", start or self._prev)
         assert isinstance(kind, exp.DataType)
         kind.update_positions(start)
-        return name, kind
+        return kind
 
     def _parse_create_stream(self) -> CreateStreamDraft:
         if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
@@ -305,23 +331,42 @@ class LadleParser(SparkParser):
         return self._refuse("ADD COLUMN name TYPE, SET RETAIN interval, or SET RETAIN FOREVER")
 
     def _parse_drop_draft(self) -> DropDraft:
-        if not self._match_texts(("STREAM", "QUERY")):
-            self._refuse("DROP STREAM or DROP QUERY")
+        if not self._match_texts(("STREAM", "QUERY", "FUNCTION")):
+            self._refuse("DROP STREAM, DROP QUERY or DROP FUNCTION")
         kind = self._prev.text.upper()
         if_exists = self._match_text_seq("IF", "EXISTS")
         name = self._name(f"the name of a {kind.lower()}")
         return DropDraft(kind, name, bool(self._match_text_seq("CASCADE")), bool(if_exists))
 
-    def _parse_create_query(self, *, replace: bool = False) -> CreateQueryDraft:
+    def _if_not_exists(self, *, replace: bool) -> bool:
         clause = self._curr
         if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
         if if_not_exists and replace:
             self.raise_error("Expected OR REPLACE or IF NOT EXISTS, not both", clause)
+        return if_not_exists
+
+    def _parse_create_function(self, *, replace: bool = False) -> CreateFunctionDraft:
+        if_not_exists = self._if_not_exists(replace=replace)
+        name = self._name("the name of the function")
+        if not self._match(TokenType.L_PAREN, advance=False):
+            self.raise_error("Expected the arguments in parentheses, like (price DOUBLE, symbol STRING)")
+        parameters = self._parse_wrapped_csv(self._column_definition)
+        if not self._match_text_seq("RETURNS"):
+            self._refuse("RETURNS and a type")
+        returns = self._type("of the result")
+        if not self._match_text_seq("LANGUAGE", "PYTHON"):
+            self._refuse("LANGUAGE PYTHON")
+        if not self._match(TokenType.ALIAS) or not self._match_set(_SOURCE_TOKENS):
+            self._refuse("AS $$ and the function's Python, up to the next $$")
+        return CreateFunctionDraft(name, tuple(parameters), returns, self._prev.text, if_not_exists, replace)
+
+    def _parse_create_query(self, *, replace: bool = False) -> CreateQueryDraft:
+        if_not_exists = self._if_not_exists(replace=replace)
         name = self._name("the name of the query")
         materialize = None
         if self._match(TokenType.WITH):
             if not self._match_text_seq("(", "MATERIALIZE") or not self._match(TokenType.EQ):
-                self._refuse("(materialize = 'none' | 'partial' | 'complete')")
+                self._refuse("(materialize = 'auto' | 'none' | 'partial' | 'complete')")
             modes = [mode.value for mode in Materialize]
             if self._curr.text.lower() not in modes:
                 self._refuse("'none', 'partial' or 'complete'")
@@ -424,6 +469,10 @@ class LadleParser(SparkParser):
 
 class Ladle(Spark):
     class Tokenizer(Spark.Tokenizer):
+        # `$$ ... $$` is the source of a function.
+        HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = ["$"]
+        HEREDOC_TAG_IS_IDENTIFIER: ClassVar[bool] = True
+        HEREDOC_STRING_ALTERNATIVE: ClassVar[TokenType] = TokenType.PARAMETER
         # No statement is swallowed whole as an opaque command.
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {

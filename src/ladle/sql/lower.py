@@ -10,6 +10,7 @@ from sqlglot import exp
 from ladle.errors import SqlError, unknown
 from ladle.plan import Block, Plan, Residual, Scan
 from ladle.schema import Column, StreamSchema, type_name
+from ladle.sql import shapes
 from ladle.sql.binder import Binder
 from ladle.sql.bounds import interval_us
 from ladle.sql.conform import NotConformant, arrow_type, check_functions, translate_query
@@ -17,6 +18,7 @@ from ladle.sql.dialect import (
     DIALECT,
     AddColumnDraft,
     Bounds,
+    CreateFunctionDraft,
     CreateQueryDraft,
     CreateStreamDraft,
     DescribeDraft,
@@ -29,6 +31,7 @@ from ladle.sql.dialect import (
     SetRetainDraft,
     ShowDraft,
 )
+from ladle.sql.functions import resolve_functions
 from ladle.sql.names import Names
 from ladle.sql.position import Source
 from ladle.sql.resolve import NOW, fix_now
@@ -37,9 +40,11 @@ from ladle.sql.script import Chunk, draft, too_deep
 from ladle.sql.sources import QUARANTINE
 from ladle.sql.statements import (
     AddColumn,
+    CreateFunction,
     CreateQuery,
     CreateStream,
     Describe,
+    DropFunction,
     DropQuery,
     DropStream,
     ExplainQuery,
@@ -47,6 +52,7 @@ from ladle.sql.statements import (
     Insert,
     Select,
     SetRetain,
+    ShowFunctions,
     ShowQueries,
     ShowStreams,
     Statement,
@@ -72,14 +78,27 @@ def lower(chunk: Chunk, names: Names) -> Statement:
         case SetRetainDraft(stream, retain):
             return SetRetain(stream.name, None if retain is None else interval_us(retain, "RETAIN", source))
         case DropDraft(kind, name, cascade, if_exists):
-            drop = DropStream if kind == "STREAM" else DropQuery
-            return drop(name.name, cascade=cascade, if_exists=if_exists)
+            return _DROPS[kind](name.name, cascade=cascade, if_exists=if_exists)
+        case CreateFunctionDraft() as create:
+            return _create_function(create)
         case ShowDraft(kind):
-            return ShowStreams() if kind == "STREAMS" else ShowQueries()
-        case DescribeDraft(parts):
-            return Describe(".".join(part.name for part in parts))
+            return _SHOWS[kind]()
+        case DescribeDraft(parts, function):
+            return Describe(".".join(part.name for part in parts), function)
         case ExplainQueryDraft(name):
             return ExplainQuery(name.name)
+
+
+_DROPS: dict[str, type[DropStream] | type[DropQuery] | type[DropFunction]] = {
+    "STREAM": DropStream,
+    "QUERY": DropQuery,
+    "FUNCTION": DropFunction,
+}
+_SHOWS: dict[str, type[ShowStreams] | type[ShowQueries] | type[ShowFunctions]] = {
+    "STREAMS": ShowStreams,
+    "QUERIES": ShowQueries,
+    "FUNCTIONS": ShowFunctions,
+}
 
 
 def lower_select(chunk: Chunk, names: Names) -> Plan:
@@ -103,6 +122,17 @@ def _create_stream(create: CreateStreamDraft, source: Source) -> CreateStream:
     )
 
 
+def _create_function(create: CreateFunctionDraft) -> CreateFunction:
+    return CreateFunction(
+        create.name.name,
+        tuple(_column(name, kind) for name, kind in create.parameters),
+        arrow_type(create.returns),
+        create.source,
+        if_not_exists=create.if_not_exists,
+        replace=create.replace,
+    )
+
+
 def _column(name: exp.Identifier, kind: exp.DataType) -> Column:
     return Column(name.name, arrow_type(kind))
 
@@ -116,7 +146,8 @@ def _plan(query: Query, names: Names, source: Source) -> Plan:
 def _bound(binder: Binder, query: Query) -> tuple[exp.Expression, tuple[Field, ...]]:
     try:
         tree = fix_now(query.tree)
-        check_functions(tree)
+        check_functions(tree, binder.names.function_names())
+        resolve_functions(tree, binder.names, binder.source, binder.functions)
         bound, fields = binder.query(tree, Around())
     except RecursionError:
         raise too_deep() from None
@@ -188,7 +219,7 @@ def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Fie
     spark_sql = tree.sql(DIALECT)
     uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
     queries = tuple(binder.queries)
-    projection = _projection(tree, binder.scans)
+    projection = shapes.projection(tree, binder.scans)
     duckdb_sql: str | None = None
     why_spark: str | None = None
     schema: pa.Schema | None = None
@@ -205,8 +236,10 @@ def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Fie
         schema = schema if schema is not None else translated.schema
     except NotConformant as error:
         why_spark = None if projection is not None else error.reason
-    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now)
-    return Plan(sql, scans, residual, schema, queries)
+    # Whatever the tree can't answer, DuckDB does.
+    aggregate = shapes.aggregate(tree, binder.scans) if duckdb_sql is not None else None
+    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now, aggregate)
+    return Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()))
 
 
 def _part_aliases_from_columns(tree: exp.Expression, drafts: Sequence[ScanDraft]) -> None:
@@ -240,28 +273,3 @@ def _scans(drafts: Sequence[ScanDraft], tree: exp.Expression) -> tuple[Scan, ...
         ordered = tuple(name for name in drafted.schema.arrow.names if name in columns)
         scans.append(Scan(drafted.relation, Block(drafted.stream, tuple(drafted.factors)), drafted.window, ordered))
     return tuple(scans)
-
-
-def _projection(tree: exp.Expression, drafts: Sequence[ScanDraft]) -> tuple[tuple[str, str], ...] | None:
-    """(output, column) pairs when a query only picks columns of its one scan, also through subqueries that do."""
-    if len(drafts) != 1 or not isinstance(tree, exp.Select):
-        return None
-    if any(value for key, value in tree.args.items() if key not in ("expressions", "from_")):
-        return None
-    from_ = tree.args.get("from_")
-    source = from_.this if from_ is not None else None
-    inner: dict[str, str] | None = None
-    if isinstance(source, exp.Subquery):
-        below = _projection(source.this, drafts)
-        if below is None:
-            return None
-        inner = dict(below)
-    elif not isinstance(source, exp.Table):
-        return None
-    pairs: list[tuple[str, str]] = []
-    for item in tree.expressions:
-        column = item.this
-        if not isinstance(column, exp.Column) or (inner is None and column.meta.get(SCAN) != 0):
-            return None
-        pairs.append((item.alias, column.name if inner is None else inner[column.name]))
-    return tuple(pairs)

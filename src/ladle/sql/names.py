@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from ladle.plan import Function
 from ladle.schema import StreamSchema
 
 
@@ -19,6 +20,12 @@ class Names(Protocol):
         """The declared name and the text of a standing query."""
         ...
 
+    def function(self, name: str) -> Function | None:
+        """A user's function, as it is now."""
+        ...
+
     def stream_names(self) -> Iterable[str]: ...
 
     def query_names(self) -> Iterable[str]: ...
+
+    def function_names(self) -> Iterable[str]: ...

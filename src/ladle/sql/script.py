@@ -81,13 +81,16 @@ def only_chunk(text: str) -> Chunk:
     return found[0]
 
 
+_QUOTES = (("'", "string"), ('"', "string"), ("`", "quoted name"), ("$$", "source of a function"))
+
+
 def _tokens(text: str) -> list[Token]:
     try:
         return DIALECT.tokenize(text)
     except TokenError as error:
         cause = str(error.__cause__ or error)
-        for quote, name in (("'", "string"), ('"', "string"), ("`", "quoted name")):
-            if cause.startswith(f"Missing {quote}"):
+        for quote, name in _QUOTES:
+            if cause.startswith(f"Missing {quote} "):
                 offset = int(cause.rpartition(":")[2])
                 raise SqlError(
                     f"The {name} that begins here has no end.",

@@ -17,6 +17,7 @@ from ladle.plan import TimeWindow, Window
 from ladle.schema import ARRIVAL, StreamSchema, is_nested
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.dialect import BRACKET, SelectDraft
+from ladle.sql.functions import resolve_functions
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
 from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Scope
 from ladle.sql.script import draft, only_chunk
@@ -149,8 +150,11 @@ def _inline(
     binder.queries[name] = None
     parsed = draft(only_chunk(text))
     assert isinstance(parsed, SelectDraft)
+    inner = binder.inlined(text)
     try:
-        tree, fields = binder.inlined(text).query(fix_now(parsed.query.tree), Around())
+        written = fix_now(parsed.query.tree)
+        resolve_functions(written, binder.names, inner.source, binder.functions)
+        tree, fields = inner.query(written, Around())
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)

@@ -20,6 +20,8 @@ from sqlglot import exp
 from ladle.plan import Factor
 from ladle.sql.conform import NotConformant, translate_factor
 from ladle.sql.dialect import DIALECT
+from ladle.sql.functions import functions_of
+from ladle.sql.ranges import ranges_of
 from ladle.sql.resolve import scans_of
 from ladle.sql.scopes import Scope
 
@@ -121,13 +123,18 @@ def _candidate(tree: exp.Expression, owner: ScanDraft) -> _Candidate | None:
     schema = owner.schema.arrow
     canonical = canonical_factor(tree)
     text = canonical.sql(DIALECT)
+    types = {field.name: field.type for field in schema}
     try:
-        translated = translate_factor(canonical.copy(), {field.name: field.type for field in schema})
+        translated = translate_factor(canonical.copy(), types)
     except NotConformant:
         return None
     used = {column.name for column in canonical.find_all(exp.Column)}
     columns = tuple(name for name in schema.names if name in used)
-    return _Candidate(canonical, Factor(text, translated.sql, columns), translated.may_raise)
+    functions = functions_of(canonical)
+    ranges = ranges_of(canonical, types) if len(columns) == 1 and not functions else None
+    # what has ranges raises for no value: its constants are computed already
+    may_raise = translated.may_raise and ranges is None
+    return _Candidate(canonical, Factor(text, translated.sql, columns, ranges, functions), may_raise)
 
 
 def _guarded(candidate: _Candidate, before: Sequence[exp.Expression], owner: ScanDraft) -> _Candidate | None:

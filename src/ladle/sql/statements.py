@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+import pyarrow as pa
+
 from ladle.plan import Plan
 from ladle.schema import Column, StreamSchema
 
 
 class Materialize(Enum):
-    """PSoup's NoMat, PSoup-P and PSoup-C: coverage of nothing, of every segment, of the current window."""
+    """PSoup's NoMat, PSoup-P and PSoup-C: coverage of nothing, of every segment, of the current window; and the one
+    that chooses among them while the query stands."""
 
     NONE = "none"
     PARTIAL = "partial"
     COMPLETE = "complete"
+    AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,29 @@ class DropQuery:
 
 
 @dataclass(frozen=True)
+class CreateFunction:
+    name: str
+    parameters: tuple[Column, ...]
+    returns: pa.DataType
+    text: str
+    """Python: a function of that name, the body of one, or an expression."""
+    if_not_exists: bool = False
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class DropFunction:
+    name: str
+    cascade: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowFunctions:
+    pass
+
+
+@dataclass(frozen=True)
 class ShowStreams:
     pass
 
@@ -76,6 +103,8 @@ class ShowQueries:
 @dataclass(frozen=True)
 class Describe:
     name: str
+    function: bool = False
+    """Whether it must be a function's."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +138,9 @@ Statement = (
     | DropStream
     | CreateQuery
     | DropQuery
+    | CreateFunction
+    | DropFunction
+    | ShowFunctions
     | ShowStreams
     | ShowQueries
     | Describe

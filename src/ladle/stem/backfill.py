@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from ladle.archive.files import MissingFile
 from ladle.archive.segments import read_file
+from ladle.eddy import Router
 from ladle.stem.query_stem import load_stem
-from ladle.stem.results import ResultsBuilder
+from ladle.stem.results import ResultsWriter
 
 
 @dataclass(frozen=True)
@@ -20,27 +21,28 @@ class BackfillTask:
     path: Path
     schema: pa.Schema
     results: Path
-    query_set: Path
+    query_set: tuple[Path, ...]
     factor_seconds_max: float
 
 
 def run_backfill(task: BackfillTask) -> dict[int, tuple[str, bool]]:
     """Write the results of one data file; blocks that could not be evaluated, with the reason."""
-    stem = load_stem(str(task.query_set))
-    columns = sorted({name for block in stem.blocks.values() for name in block.columns})
+    stem = load_stem([str(page) for page in task.query_set])
     failures: dict[int, tuple[str, bool]] = {}
-    builder = ResultsBuilder()
     try:
-        segments = read_file(task.path, columns or task.schema.names[:1], task.schema)
+        segments = read_file(task.path, sorted(stem.columns) or task.schema.names[:1], task.schema)
     except MissingFile:
         # Compacted or expired since the job was planned: nothing is left to cover.
         return failures
-    for number, segment in enumerate(segments):
-        probe = stem.probe(segment, seconds_max=task.factor_seconds_max)
-        failures |= {block: (failure.reason, failure.slow) for block, failure in probe.failures.items()}
-        slow = [block for block, failure in probe.failures.items() if failure.slow]
-        if slow:
-            stem = stem.without(slow)
-        builder.add(number, len(segment), probe.matches)
-    builder.write(task.results, task.path.name)
+    results = ResultsWriter(task.results, task.path.name, stem.blocks)
+    router = Router()
+    slow: set[str] = set()
+    try:
+        for segment in segments:
+            failed = stem.probe(segment, results, router, seconds_max=task.factor_seconds_max, slow=slow)
+            failures |= {block: (failure.reason, failure.slow) for block, failure in failed.items()}
+    except BaseException:
+        results.abort()
+        raise
+    results.finish()
     return failures

@@ -14,9 +14,10 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 
-from ladle.stem.results import Results, data_file_of, file_names
+from ladle.stem.blocks import NO_BLOCKS, BlockSet
+from ladle.stem.results import DamagedResults, Results, data_file_of, file_names
 
 _log = logging.getLogger(__name__)
 _MAPPED_MAX = 16_384
@@ -26,13 +27,15 @@ _SETTLED_NS = 100_000_000
 class Coverage:
     """The results files of one stream."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None) -> None:
+        """Without a directory nothing is covered."""
         self._directory = directory
         self._lock = threading.Lock()
         self._names: dict[str, list[str]] = {}
         self._mapped: OrderedDict[str, Results] = OrderedDict()
-        self._covered: dict[str, tuple[tuple[str, ...], frozenset[int]]] = {}
-        self._sets: dict[frozenset[int], frozenset[int]] = {}
+        self._covered: dict[str, tuple[tuple[str, ...], BlockSet]] = {}
+        self._covered_by: dict[str, BlockSet] = {}
+        self._sets: dict[BlockSet, BlockSet] = {NO_BLOCKS: NO_BLOCKS}
         self._listed_ns = -1
 
     def find(self, data_file: str, block: int) -> Results | None:
@@ -43,22 +46,22 @@ class Coverage:
                 return results
         return None
 
-    def covered(self, data_file: str) -> frozenset[int]:
+    def covered(self, data_file: str) -> BlockSet:
         """All blocks that are covered on a data file. Files that are covered alike share one set."""
         names = tuple(self.names(data_file))
         with self._lock:
             known = self._covered.get(data_file)
         if known is not None and known[0] == names:
             return known[1]
-        opened = (self._open(data_file, name) for name in names)
-        blocks = frozenset(block for results in opened if results is not None for block in results.covered.tolist())
+        blocks = self._shared(BlockSet.union([self.covered_by(data_file, name) for name in names]))
         with self._lock:
-            blocks = self._sets.setdefault(blocks, blocks)
             self._covered[data_file] = (names, blocks)
         return blocks
 
     def refresh(self) -> None:
         """List the directory anew, if it changed."""
+        if self._directory is None:
+            return
         try:
             changed_ns = os.stat(self._directory).st_mtime_ns
         except FileNotFoundError:
@@ -77,7 +80,10 @@ class Coverage:
             settled = time.time_ns() - changed_ns > _SETTLED_NS
             self._listed_ns = changed_ns if settled else -1
             self._covered = {file: known for file, known in self._covered.items() if file in names}
-            self._sets = {blocks: blocks for _, blocks in self._covered.values()}
+            listed = {name for own in names.values() for name in own}
+            self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in listed}
+            used = [*(blocks for _, blocks in self._covered.values()), *self._covered_by.values(), NO_BLOCKS]
+            self._sets = {blocks: blocks for blocks in used}
 
     def files(self) -> list[tuple[str, str]]:
         """(data file, results file) pairs as last listed."""
@@ -89,10 +95,23 @@ class Coverage:
         with self._lock:
             return list(self._names.get(data_file, ()))
 
-    def covered_by(self, data_file: str, name: str) -> frozenset[int]:
-        """The blocks that one results file covers."""
+    def covered_by(self, data_file: str, name: str) -> BlockSet:
+        """The blocks that one results file covers; shared like those of `covered`."""
+        with self._lock:
+            known = self._covered_by.get(name)
+        if known is not None:
+            return known
         results = self._open(data_file, name)
-        return frozenset() if results is None else frozenset(results.covered.tolist())
+        if results is None:
+            return NO_BLOCKS
+        blocks = self._shared(BlockSet(np.array(results.covered)))
+        with self._lock:
+            self._covered_by[name] = blocks
+        return blocks
+
+    def _shared(self, blocks: BlockSet) -> BlockSet:
+        with self._lock:
+            return self._sets.setdefault(blocks, blocks)
 
     def remove(self, data_file: str, name: str) -> None:
         """Remove one results file, once others cover what it covered."""
@@ -100,20 +119,25 @@ class Coverage:
             self._mapped.pop(name, None)
             if name in self._names.get(data_file, ()):
                 self._names[data_file].remove(name)
-        (self._directory / name).unlink(missing_ok=True)
+        self._unlink(name)
+
+    def _unlink(self, name: str) -> None:
+        if self._directory is not None:
+            with suppress(OSError):
+                (self._directory / name).unlink(missing_ok=True)
 
     def _open(self, data_file: str, name: str) -> Results | None:
         with self._lock:
             if name in self._mapped:
                 self._mapped.move_to_end(name)
                 return self._mapped[name]
+        assert self._directory is not None  # or there would be no name
         try:
             results = Results(self._directory / name)
-        except (OSError, pa.ArrowInvalid, KeyError) as error:
+        except (OSError, DamagedResults) as error:
             if not isinstance(error, FileNotFoundError):
                 _log.warning("results file %s can't be read (%s); it is thrown away", name, error)
-                with suppress(OSError):
-                    (self._directory / name).unlink(missing_ok=True)
+                self._unlink(name)
             with self._lock:
                 if name in self._names.get(data_file, ()):
                     self._names[data_file].remove(name)

@@ -8,17 +8,18 @@ function runs in a Spark task, in compaction and in tests without a JVM.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ladle.archive.segments import DataFile, SegmentWriter, WrittenFile
+from ladle.eddy import Account, Router
 from ladle.schema import TIMESTAMP, StreamSchema
 from ladle.stem.intake import Bounds, Intake, Rejected
 from ladle.stem.query_stem import QueryStem, load_stem
-from ladle.stem.results import ResultsBuilder
+from ladle.stem.results import ResultsWriter
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,12 @@ class EpochTask:
     archive: Path
     quarantine: Path
     results: Path
-    query_set: Path | None
+    query_set: tuple[Path, ...]
+    """The pages of the Query SteM."""
     segment_rows_max: int
     factor_seconds_max: float
+    tickets: Mapping[str, Account] = field(default_factory=dict)
+    """What the eddy knows of the operators."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Manifest:
     quarantine: tuple[DataFile, ...]
     failures: Mapping[int, tuple[str, bool]] = field(default_factory=dict)
     """Blocks that could not be evaluated somewhere: the reason, and whether it was for slowness."""
+    tickets: Mapping[str, Account] = field(default_factory=dict)
+    """What the eddy learned."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +62,7 @@ class Manifest:
             "files": [file.to_json() for file in self.files],
             "quarantine": [file.to_json() for file in self.quarantine],
             "failures": [[block, reason, slow] for block, (reason, slow) in self.failures.items()],
+            "tickets": {name: list(astuple(account)) for name, account in self.tickets.items()},
         }
 
     @staticmethod
@@ -65,6 +72,7 @@ class Manifest:
             tuple(DataFile.from_json(file) for file in value["files"]),
             tuple(DataFile.from_json(file) for file in value["quarantine"]),
             {block: (reason, slow) for block, reason, slow in value["failures"]},
+            {name: Account(*account) for name, account in value["tickets"].items()},
         )
 
 
@@ -73,15 +81,16 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
     name = f"{task.token}-{partition:05d}-{attempt}"
     rejected = Rejected()
     intake = Intake(task.schema, task.bounds, task.arrived_us)
-    stem = load_stem(str(task.query_set)) if task.query_set is not None else QueryStem({})
+    stem = load_stem([str(page) for page in task.query_set])
+    router = Router(known=task.tickets, seed=partition)
     tuples = _tuples(intake, batches, rejected)
     written, failures = write_probed(
-        tuples, task.archive, f"{name}.parquet", task.schema, stem, task.results, task.segment_rows_max,
+        tuples, task.archive, f"{name}.parquet", task.schema, stem, router, task.results, task.segment_rows_max,
         task.factor_seconds_max,
     )  # fmt: skip
     # File names are unique in a warehouse; a cache may know a file by its name alone.
     quarantined = _write_quarantine(task, f"{name}-quarantine.parquet", rejected)
-    return Manifest(partition, as_files(written), as_files(quarantined), failures)
+    return Manifest(partition, as_files(written), as_files(quarantined), failures, router.accounts)
 
 
 def write_probed(
@@ -90,29 +99,27 @@ def write_probed(
     name: str,
     schema: StreamSchema,
     stem: QueryStem,
+    router: Router,
     results: Path,
     segment_rows_max: int,
     factor_seconds_max: float,
 ) -> tuple[WrittenFile | None, dict[int, tuple[str, bool]]]:
     """Write tuples as segments of one file, probing each with the stem, and the results beside."""
     writer = SegmentWriter(archive, name, schema.arrow, schema.timestamp_column, rows_max=segment_rows_max)
-    builder = ResultsBuilder()
+    found = ResultsWriter(results, name, stem.blocks)
     failures: dict[int, tuple[str, bool]] = {}
+    slow: set[str] = set()
     try:
-        for number, segment in enumerate(cut(tuples, segment_rows_max)):
-            probe = stem.probe(segment, seconds_max=factor_seconds_max)
-            failures |= {block: (failure.reason, failure.slow) for block, failure in probe.failures.items()}
-            slow = [block for block, failure in probe.failures.items() if failure.slow]
-            if slow:
-                stem = stem.without(slow)
-            builder.add(number, len(segment), probe.matches)
+        for segment in cut(tuples, segment_rows_max):
+            failed = stem.probe(segment, found, router, seconds_max=factor_seconds_max, slow=slow)
+            failures |= {block: (failure.reason, failure.slow) for block, failure in failed.items()}
             writer.add(segment)
         written = writer.finish()
     except BaseException:
         writer.abort()
+        found.abort()
         raise
-    if written is not None:
-        builder.write(results, name)
+    found.finish()
     return written, failures
 
 

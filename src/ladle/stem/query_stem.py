@@ -1,88 +1,371 @@
-"""The Query SteM (PSoup section 4.2.2): all blocks that stand on one stream, probed by chunks of tuples.
+"""The Query SteM (PSoup section 4.2.2): all blocks that stand on one stream, probed by tiles of tuples.
 
-Distinct factors are evaluated once per chunk; a block's matches are the AND of its factors. A factor that raises or
+Blocks are kept in *pages*, so that a query that comes or goes touches one page and no other. In a page each column has
+a grouped filter that answers for all intervals on it; factors that are not intervals of one column are in the predicate
+list, each distinct one evaluated once per segment. A block's rows are the AND of its terms. The eddy says in which
+order they are visited, and a tuple visits only what some block that still wants it asks for. A factor that raises or
 does not end leaves its blocks out of the answer, which makes them uncovered there and nothing else.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.archive.files import temporary_path
+from ladle.columns import from_numpy
+from ladle.eddy import Account, Router
 from ladle.evaluate import Failure, evaluate_factors
-from ladle.plan import Block, Factor
-from ladle.stem.results import RowIds
+from ladle.plan import Block, Factor, Function
+from ladle.plan.ranges import Ranges
+from ladle.stem.arrays import Damaged, map_arrays, save_arrays
+from ladle.stem.grouped_filter import Arrangement, Cuts, GroupedFilter, cuts_of
+from ladle.stem.keys import Keys, encode
+from ladle.stem.results import ResultsWriter
+from ladle.stem.tiles import TILE, WORDS, Array, Terms
+
+PAGE = 4_096
+"""Ids of blocks that share a page: a block is on page `id // PAGE`."""
+
+BlockIds = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_SLACK = 64
+_SECONDS_PER_BLOCK = 1e-7
+"""What it takes to find out which tuples of a tile a block still wants."""
+_DEAR_SECONDS = 5e-7
+"""A predicate that takes longer for a tuple is evaluated only where it is still wanted."""
+_ALL_DROPPED = np.zeros(0, dtype=np.bool_)
 
 
-@dataclass(frozen=True)
-class Probe:
-    """For each block that could be evaluated its row ids (None: all rows); for the others the reason."""
+class Page:
+    """Some blocks, indexed."""
 
-    matches: dict[int, RowIds | None]
-    failures: dict[int, Failure]
+    def __init__(self, blocks: BlockIds, filters: list[GroupedFilter], predicates: list[Factor], terms: Terms) -> None:
+        self.blocks = blocks
+        self.filters = filters
+        self.predicates = predicates
+        self.terms = terms
+        self._operators = [each.column for each in filters]
+        self._blocks_on: dict[int, Array] = {}
+        self._scratch = threading.local()
+
+    @property
+    def columns(self) -> set[str]:
+        return {each.column for each in self.filters} | {name for each in self.predicates for name in each.columns}
+
+    def blocks_with(self, failed: Iterable[str]) -> BlockIds:
+        """The blocks that need one of these predicates."""
+        gone = {-1 - number for number, factor in enumerate(self.predicates) if factor.sql in set(failed)}
+        hit = np.isin(self.terms.source, list(gone))
+        return self.blocks[np.unique(np.searchsorted(self.terms.first_term, np.flatnonzero(hit), side="right") - 1)]
+
+    def blocks_on(self, source: int) -> Array:
+        """The numbers of the blocks that have a term on a column or a predicate."""
+        if source not in self._blocks_on:
+            terms = np.flatnonzero(self.terms.source == source)
+            numbers = np.unique(np.searchsorted(self.terms.first_term, terms, side="right") - 1)
+            self._blocks_on[source] = numbers.astype(np.int32)
+        return self._blocks_on[source]
+
+    def visit(self, segment: Chunk, start: int, rows: int, router: Router) -> None:
+        """Arrange a tile by the grouped filters, in the order that the router says. One that costs more than to find
+        out who still wants which tuple looks only at tuples that some block on it still wants.
+        """
+        scratch = self._get_scratch()
+        scratch.visited[:] = False
+        for number, factor in enumerate(self.predicates):
+            mask = segment.masks.get(factor.sql)
+            scratch.arrangement.predicate(number, None if mask is None else mask[start : start + rows])
+            scratch.visited[len(self.filters) + number] = mask is not None
+        explore = len(self.filters) > 1 and router.exploring()
+        for operator in router.order(self._operators, explore=explore):
+            number = self._operators.index(operator)
+            wanted = None
+            if scratch.visited.any() and (explore or self._pays(number, router.account(operator), rows)):
+                wanted = self._wanted(number, rows)
+            began = time.perf_counter()
+            scratch.arrangement.arrange(number, segment.keys[operator], start, rows, wanted)
+            seconds = time.perf_counter() - began
+            scratch.visited[number] = True
+            if explore:
+                visited = rows if wanted is None else int(np.count_nonzero(wanted))
+                kept = int(np.count_nonzero(self._wanted(number, rows)))
+                router.observe(operator, Account(rows, visited, visited - kept, seconds))
+
+    def wanted_by(self, predicate: str, rows: int) -> Mask:
+        """The tuples of a tile, as it is arranged now, that some block with a predicate still wants."""
+        number = next(number for number, factor in enumerate(self.predicates) if factor.sql == predicate)
+        return self._wanted(-1 - number, rows)
+
+    def probe(self, rows: int, end: int) -> tuple[Array, Array, Array]:
+        """Counts and offsets of each block in the tile that was visited, and the payload, which will begin at `end`."""
+        from ladle.stem import kernels
+
+        scratch = self._get_scratch()
+        scratch.visited[:] = True
+        counts = np.empty(len(self.blocks), dtype=np.uint16)
+        offsets = np.empty(len(self.blocks), dtype=np.uint32)
+        used = kernels.probe(
+            scratch.numbers, self.terms, scratch.arrangement.tile, scratch.visited, rows, counts, offsets,
+            scratch.payload,
+        )  # fmt: skip
+        offsets += np.uint32(end)
+        return counts, offsets, scratch.payload[:used]
+
+    def _pays(self, number: int, account: Account, rows: int) -> bool:
+        spared = account.seconds_per_tuple * rows * (1.0 - account.reached)
+        return spared > len(self.blocks_on(number)) * _SECONDS_PER_BLOCK
+
+    def _wanted(self, source: int, rows: int) -> Mask:
+        from ladle.stem import kernels
+
+        scratch = self._get_scratch()
+        kernels.wanted(
+            self.blocks_on(source), self.terms, scratch.arrangement.tile, scratch.visited, rows, scratch.bitmap
+        )
+        return np.unpackbits(scratch.bitmap.view(np.uint8), count=rows, bitorder="little").view(np.bool_)
+
+    def _get_scratch(self) -> _Scratch:
+        if not hasattr(self._scratch, "of_thread"):
+            self._scratch.of_thread = _Scratch(self)
+        found: _Scratch = self._scratch.of_thread
+        return found
+
+
+class _Scratch:
+    """What one thread works in."""
+
+    def __init__(self, page: Page) -> None:
+        self.arrangement = Arrangement(page.filters, len(page.predicates))
+        self.payload = np.zeros(len(page.blocks) * WORDS + _SLACK, dtype=np.uint64)
+        self.numbers = np.arange(len(page.blocks), dtype=np.int32)
+        self.visited = np.zeros(len(page.filters) + len(page.predicates), dtype=np.bool_)
+        self.bitmap = np.zeros(WORDS, dtype=np.uint64)
+
+
+@dataclass
+class Chunk:
+    """A segment on its way: the keys of its columns, and the predicates that were evaluated."""
+
+    table: pa.Table
+    keys: Mapping[str, Keys]
+    masks: dict[str, Mask]
 
 
 class QueryStem:
-    """Blocks by id."""
+    """Pages of blocks, in the order of their ids."""
 
-    def __init__(self, blocks: Mapping[int, Block]) -> None:
-        self.blocks = dict(blocks)
-        self._factors = list({f.sql: f for block in self.blocks.values() for f in block.factors}.values())
+    def __init__(self, pages: Sequence[Page]) -> None:
+        self._pages = list(pages)
+        self.blocks: BlockIds = np.concatenate([page.blocks for page in pages] or [np.zeros(0, dtype=np.int64)])
+        self._predicates = list({f.sql: f for page in pages for f in page.predicates}.values())
 
-    def without(self, block_ids: Iterable[int]) -> QueryStem:
-        gone = set(block_ids)
-        return QueryStem({block_id: block for block_id, block in self.blocks.items() if block_id not in gone})
+    @property
+    def columns(self) -> set[str]:
+        """What is read of a tuple."""
+        return {name for page in self._pages for name in page.columns}
 
-    def probe(self, table: pa.Table, *, seconds_max: float | None = None) -> Probe:
-        result = evaluate_factors(table, self._factors, seconds_max=seconds_max)
-        probe = Probe({}, {})
-        for block_id, block in self.blocks.items():
-            failed = next((f.sql for f in block.factors if f.sql in result.failures), None)
-            if failed is not None:
-                probe.failures[block_id] = result.failures[failed]
-            elif not block.factors:
-                probe.matches[block_id] = None
-            else:
-                mask = result.masks[block.factors[0].sql]
-                for factor in block.factors[1:]:
-                    mask = mask & result.masks[factor.sql]
-                probe.matches[block_id] = np.flatnonzero(mask).astype(np.uint32)
-        return probe
+    def probe(
+        self,
+        segment: pa.Table,
+        results: ResultsWriter,
+        router: Router,
+        *,
+        seconds_max: float | None = None,
+        slow: set[str],
+    ) -> dict[int, Failure]:
+        """Add a segment's results. Blocks that could not be evaluated are returned with the reason.
+
+        `slow` are predicates not to be tried any more; those that take too long now are added to it.
+        """
+        if not self._pages:
+            return {}
+        columns = {each.column for page in self._pages for each in page.filters}
+        chunk = Chunk(segment, {name: encode(segment.column(name)) for name in columns}, {})
+        failures: dict[int, Failure] = {}
+        for sql, failure in self._evaluate(chunk, router, seconds_max, slow).items():
+            blocks = [block for page in self._pages for block in page.blocks_with([sql]).tolist()]
+            failures |= dict.fromkeys(blocks, failure)
+            results.fail(blocks)
+            if failure.slow:
+                slow.add(sql)
+        results.segment(len(segment))
+        for start, rows in _tiles(segment):
+            counts, offsets = [], []
+            for page in self._pages:
+                page.visit(chunk, start, rows, router)
+                found, places, payload = page.probe(rows, results.end)
+                results.write(payload)
+                counts.append(found)
+                offsets.append(places)
+            results.tile(np.concatenate(counts), np.concatenate(offsets))
+        return failures
+
+    def _evaluate(self, chunk: Chunk, router: Router, seconds_max: float | None, slow: set[str]) -> dict[str, Failure]:
+        """Evaluate the predicate list: cheap predicates together on all tuples, dear ones one by one on those tuples
+        that some block still wants when they are reached.
+        """
+        pending = [factor for factor in self._predicates if factor.sql not in slow]
+        dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple > _DEAR_SECONDS}
+        cheap = [factor for factor in pending if factor.sql not in dear]
+        rows = len(chunk.table)
+        began = time.perf_counter()
+        evaluated = evaluate_factors(chunk.table, cheap, seconds_max=seconds_max)
+        share = (time.perf_counter() - began) / max(len(cheap), 1)
+        chunk.masks.update(evaluated.masks)
+        for factor in cheap:
+            dropped = rows - int(np.count_nonzero(evaluated.masks.get(factor.sql, _ALL_DROPPED)))
+            router.observe(factor.sql, Account(rows, rows, dropped, share))
+        failures = dict(evaluated.failures)
+        for sql in router.order(list(dear)):
+            wanted = self._wanted_by(chunk, sql, router)
+            kept = np.flatnonzero(wanted)
+            began = time.perf_counter()
+            found = evaluate_factors(chunk.table.take(from_numpy(kept)), [dear[sql]], seconds_max=seconds_max)
+            seconds = time.perf_counter() - began
+            failures |= found.failures
+            if sql in found.masks:
+                mask = np.zeros(rows, dtype=np.bool_)
+                mask[kept] = found.masks[sql]
+                chunk.masks[sql] = mask
+                dropped = len(kept) - int(np.count_nonzero(mask))
+                router.observe(sql, Account(rows, len(kept), dropped, seconds))
+        return failures
+
+    def _wanted_by(self, chunk: Chunk, predicate: str, router: Router) -> Mask:
+        wanted = np.zeros(len(chunk.table), dtype=np.bool_)
+        for page in self._pages:
+            if any(factor.sql == predicate for factor in page.predicates):
+                for start, rows in _tiles(chunk.table):
+                    page.visit(chunk, start, rows, router)
+                    wanted[start : start + rows] |= page.wanted_by(predicate, rows)
+        return wanted
 
 
-def save_blocks(path: Path, blocks: Mapping[int, Block]) -> None:
-    """Write a query set for the workers; it is derived, so it needs no fsync, but must appear whole."""
-    value = [
-        [block_id, block.stream, [[f.sql, f.duckdb, list(f.columns)] for f in block.factors]]
-        for block_id, block in blocks.items()
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = temporary_path(path)
-    partial.write_text(json.dumps(value))
-    partial.replace(path)
+def _tiles(table: pa.Table) -> Iterator[tuple[int, int]]:
+    for start in range(0, len(table), TILE):
+        yield start, min(TILE, len(table) - start)
 
 
-def load_stem(path: str) -> QueryStem:
-    """The query set of a file, read once per worker process. A file that is gone covers nothing, this time."""
-    try:
-        return _read_stem(path)
-    except FileNotFoundError:
-        return QueryStem({})
+def index_page(blocks: Mapping[int, Block]) -> Page:
+    """Build the grouped filters and the predicate list of some blocks."""
+    ids = sorted(blocks)
+    numbers: dict[str, int] = {}
+    predicates: dict[str, int] = {}
+    factors: list[Factor] = []
+    ranges_of: list[list[Ranges]] = []
+    drafts: list[list[tuple[int, Ranges | None]]] = []
+    for block_id in ids:
+        by_column: dict[str, Ranges] = {}
+        draft: list[tuple[int, Ranges | None]] = []
+        for factor in blocks[block_id].factors:
+            if factor.ranges is not None:
+                known = by_column.get(factor.ranges.column)
+                by_column[factor.ranges.column] = factor.ranges if known is None else known.intersect(factor.ranges)
+                continue
+            if factor.sql not in predicates:
+                predicates[factor.sql] = len(factors)
+                factors.append(factor)
+            draft.append((-1 - predicates[factor.sql], None))
+        for column, ranges in by_column.items():
+            number = numbers.setdefault(column, len(numbers))
+            if number == len(ranges_of):
+                ranges_of.append([])
+            ranges_of[number].append(ranges)
+            draft.append((number, ranges))
+        drafts.append(draft)
+    cuts = [cuts_of(ranges) for ranges in ranges_of]
+    filters = [GroupedFilter(column, Cuts.of(cuts[number])) for column, number in numbers.items()]
+    return Page(np.array(ids, dtype=np.int64), filters, factors, _terms(drafts, cuts))
 
 
-@lru_cache(maxsize=8)
-def _read_stem(path: str) -> QueryStem:
-    value = json.loads(Path(path).read_text())
-    return QueryStem(
-        {
-            block_id: Block(stream, tuple(Factor(sql, duckdb, tuple(columns)) for sql, duckdb, columns in factors))
-            for block_id, stream, factors in value
-        }
+def _terms(drafts: list[list[tuple[int, Ranges | None]]], cuts: list[list[Any]]) -> Terms:
+    first_cut = np.cumsum([0, *(len(each) + 2 for each in cuts)]).tolist()
+    places = [{cut: place + 1 for place, cut in enumerate(each)} for each in cuts]
+    first_term, first_interval = [0], [0]
+    source: list[int] = []
+    or_null: list[bool] = []
+    low: list[int] = []
+    high: list[int] = []
+    for draft in drafts:
+        for number, ranges in draft:
+            source.append(number)
+            or_null.append(ranges is not None and ranges.null)
+            if ranges is not None:
+                first, place = first_cut[number], places[number]
+                top = len(place) + 1
+                for begin, end in ranges.intervals:
+                    low.append(first + (0 if begin is None else place[begin]))
+                    high.append(first + (top if end is None else place[end]))
+            first_interval.append(len(low))
+        first_term.append(len(source))
+    return Terms(
+        _fixed(first_term, np.int32),
+        _fixed(source, np.int32),
+        _fixed(or_null, np.bool_),
+        _fixed(first_interval, np.int32),
+        _fixed(low, np.int32),
+        _fixed(high, np.int32),
     )
+
+
+def _fixed(values: Sequence[int], dtype: type[np.generic]) -> Array:
+    """An array as it would come from a mapped file: compiled code has one form for it."""
+    array = np.array(values, dtype=dtype)
+    array.setflags(write=False)
+    return array
+
+
+# -- pages as files, which workers map --
+
+
+def save_page(path: Path, page: Page) -> None:
+    header = {
+        "filters": [[each.column, each.cuts.offsets is not None] for each in page.filters],
+        "predicates": [[each.sql, each.duckdb, list(each.columns), *_called(each)] for each in page.predicates],
+    }
+    arrays: dict[str, Array] = {"blocks": page.blocks, **page.terms._asdict()}
+    for number, each in enumerate(page.filters):
+        arrays[f"cuts{number}"] = each.cuts.keys
+        if each.cuts.offsets is not None:
+            arrays[f"offsets{number}"] = each.cuts.offsets
+    save_arrays(path, header, arrays)
+
+
+def _called(factor: Factor) -> list[dict[str, Any]]:
+    return [function.to_json() for function in factor.functions]
+
+
+def load_stem(paths: Sequence[str]) -> QueryStem:
+    """The pages of some files, each mapped once per worker process. One that is gone covers nothing, this time."""
+    pages = []
+    for path in paths:
+        try:
+            pages.append(_load_page(path))
+        except (FileNotFoundError, Damaged):
+            Path(path).unlink(missing_ok=True)
+    return QueryStem(pages)
+
+
+@lru_cache(maxsize=256)
+def _load_page(path: str) -> Page:
+    header, arrays = map_arrays(Path(path))
+    filters = [
+        GroupedFilter(column, Cuts(arrays[f"cuts{number}"], arrays[f"offsets{number}"] if in_bytes else None))
+        for number, (column, in_bytes) in enumerate(header["filters"])
+    ]
+    predicates = [
+        Factor(sql, duckdb, tuple(columns), functions=tuple(map(Function.from_json, functions)))
+        for sql, duckdb, columns, *functions in header["predicates"]
+    ]
+    terms = Terms(*(arrays[name] for name in Terms._fields))
+    return Page(arrays["blocks"], filters, predicates, terms)

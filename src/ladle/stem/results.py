@@ -1,94 +1,140 @@
 """The Results Structure (PSoup section 4.3): per data file, which tuples satisfy which block.
 
 A results file belongs to one immutable data file and is named after it, so it is valid exactly as long as that file is;
-nothing else has to be written down. It is query-major (all segments of one block together), mapped, never parsed whole.
-Row ids or bits, whichever is smaller. The header lists the blocks that were evaluated: a block that is listed but has
-no entry matched nothing; a block that is not listed is simply uncovered.
+nothing else has to be written down. Per tile and block there is a count, and, unless it is none or all, the row ids or
+the bits of the tile, whichever is smaller; one block's are read without touching another's. The file is mapped, never
+parsed whole. Its foot says which blocks were evaluated: a block that is not listed is simply uncovered.
+
+    payload of each tile, in words of 8 bytes
+    blocks int64[b] | rows of each segment int32[s] | offsets uint32[t, b] | counts uint16[t, b]
+    lengths and checksum of the foot
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import struct
 import uuid
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from ladle.archive.files import fsync_file, temporary_path
-from ladle.columns import to_numpy
+from ladle.archive.files import temporary_path
+from ladle.stem.tiles import TILE, words_of
 
 _log = logging.getLogger(__name__)
 
-RowIds = npt.NDArray[np.uint32]
+RowIds = npt.NDArray[np.intp]
+"""Row numbers as NumPy likes them best for taking."""
+Counts = npt.NDArray[np.uint16]
+Offsets = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.uint64]
 
 SUFFIX = ".results"
-_COVERED = b"ladle.covered"
-_ALL, _BITS, _IDS = 0, 1, 2
-_SCHEMA = pa.schema(
-    [
-        ("block", pa.int64()),
-        ("segment", pa.int32()),
-        ("kind", pa.int8()),
-        ("rows", pa.int32()),
-        ("count", pa.int32()),
-        ("payload", pa.binary()),
-    ]
-)
+_END = struct.Struct("<8sQQQQ")
+_MAGIC = b"LADLERS1"
 
 
-class ResultsBuilder:
-    """Collects the matches of one data file, segment by segment."""
+class DamagedResults(ValueError):
+    """A results file that is not what was written."""
 
-    def __init__(self) -> None:
-        self._entries: list[tuple[int, int, int, int, int, bytes]] = []
-        self._covered: set[int] | None = None
 
-    def add(self, segment: int, rows: int, matches: Mapping[int, RowIds | None]) -> None:
-        """`matches` has an entry for each block that could be evaluated: its row ids, or None for all rows."""
-        covered = set(matches)
-        self._covered = covered if self._covered is None else self._covered & covered
-        for block, ids in matches.items():
-            count = rows if ids is None else len(ids)
-            if count == 0:
-                continue
-            kind, payload = _encode(ids, rows)
-            self._entries.append((block, segment, kind, rows, count, payload))
+class ResultsWriter:
+    """Takes the results of one data file, tile by tile.
 
-    def write(self, directory: Path, data_file: str) -> Path | None:
-        """The results file's path, or None when no block is covered.
+    Results are derived: when they can't be written (a full disk, a directory deleted just now), the file stays
+    uncovered and whatever wrote it goes on.
+    """
 
-        Results are derived: when they can't be written (a full disk, a directory deleted just now), the file stays
-        uncovered and whatever wrote it goes on.
-        """
-        covered = sorted(self._covered or ())
-        if not covered:
-            return None
-        keep = set(covered)
-        entries = sorted(entry for entry in self._entries if entry[0] in keep)
-        columns = list(zip(*entries, strict=True)) if entries else [()] * len(_SCHEMA)
-        metadata = {_COVERED: np.asarray(covered, dtype="<i8").tobytes()}
-        schema = _SCHEMA.with_metadata(metadata)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-        path = directory / f"{data_file}.{uuid.uuid4().hex[:12]}{SUFFIX}"
-        partial = temporary_path(path)
+    def __init__(self, directory: Path, data_file: str, blocks: npt.NDArray[np.int64]) -> None:
+        self._path = directory / f"{data_file}.{uuid.uuid4().hex[:12]}{SUFFIX}"
+        self._partial = temporary_path(self._path)
+        self._data_file = data_file
+        self._blocks = blocks
+        self._failed: set[int] = set()
+        self._segments: list[int] = []
+        self._counts: list[Counts] = []
+        self._offsets: list[Offsets] = []
+        self._sink: IO[bytes] | None = None
+        self._words = 0
+        self._broken = not len(blocks)
+        if self._broken:
+            return
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-            # It may be lost in a power cut, but never be there with other bytes: nothing else would notice.
-            fsync_file(partial)
-            os.replace(partial, path)
+            self._sink = self._partial.open("wb")
         except OSError as error:
-            _log.info("results of %s are not kept: %s", data_file, error)
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+            self._give_up(error)
+
+    def segment(self, rows: int) -> None:
+        """A segment begins."""
+        self._segments.append(rows)
+
+    def tile(self, counts: Counts, offsets: Offsets) -> None:
+        """The next tile's counts, and where each block's rows begin, as `write` said."""
+        self._counts.append(counts)
+        self._offsets.append(offsets)
+
+    @property
+    def end(self) -> int:
+        """Where the next payload will begin, in words."""
+        return self._words
+
+    def write(self, payload: Words) -> None:
+        self._words += len(payload)
+        if not self._broken and self._sink is not None:
+            try:
+                self._sink.write(payload.data)
+            except OSError as error:
+                self._give_up(error)
+
+    def fail(self, blocks: Collection[int]) -> None:
+        """Blocks that could not be evaluated somewhere: the whole file stays uncovered for them."""
+        self._failed.update(blocks)
+
+    def finish(self) -> Path | None:
+        """The results file's path, or None when no block is covered."""
+        kept = np.array([int(block) not in self._failed for block in self._blocks.tolist()], dtype=np.bool_)
+        if self._broken or not kept.any() or not self._segments:
+            self.abort()
             return None
-        return path
+        everything = bool(kept.all())
+        blocks = self._blocks if everything else self._blocks[kept]
+        parts = [
+            blocks.astype("<i8"),
+            np.asarray(self._segments, dtype="<i4"),
+            *((part if everything else part[kept]).astype("<u4") for part in self._offsets),
+            *((part if everything else part[kept]).astype("<u2") for part in self._counts),
+        ]
+        foot = b"".join(part.tobytes() for part in parts)
+        end = _END.pack(_MAGIC, len(blocks), len(self._segments), len(self._counts), zlib.crc32(foot))
+        try:
+            assert self._sink is not None
+            self._sink.write(foot + end)
+            self._sink.close()
+            os.replace(self._partial, self._path)
+        except OSError as error:
+            self._give_up(error)
+            return None
+        return self._path
+
+    def abort(self) -> None:
+        if self._sink is not None:
+            with suppress(OSError):
+                self._sink.close()
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+
+    def _give_up(self, error: OSError) -> None:
+        _log.info("results of %s are not kept: %s", self._data_file, error)
+        self._broken = True
+        self.abort()
 
 
 class Results:
@@ -96,31 +142,74 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all().combine_chunks()
-        self.covered: npt.NDArray[np.int64] = np.frombuffer(table.schema.metadata[_COVERED], dtype="<i8")
-        self._blocks = _numpy(table, "block")
-        self._segments = _numpy(table, "segment")
-        self._kinds = _numpy(table, "kind")
-        self._rows = _numpy(table, "rows")
-        self._counts = _numpy(table, "count")
-        self._payload = table.column("payload")
+        if path.stat().st_size < _END.size:
+            raise DamagedResults(f"{path.name} is cut off")
+        content = np.memmap(path, dtype=np.uint8, mode="r")
+        magic, blocks, segments, tiles, checksum = _END.unpack(content[-_END.size :].tobytes())
+        at = len(content) - _END.size - (8 * blocks + 4 * segments + 6 * tiles * blocks)
+        if magic != _MAGIC or at < 0 or zlib.crc32(content[at : -_END.size].data) != checksum:
+            raise DamagedResults(f"{path.name} is not what was written")
+        self._words: Words = np.frombuffer(content, "<u8", at // 8)
+        self._ids = self._words.view(np.uint16)
+        self.covered: npt.NDArray[np.int64] = np.frombuffer(content, "<i8", blocks, at)
+        self.segment_rows: npt.NDArray[np.int32] = np.frombuffer(content, "<i4", segments, at + 8 * blocks)
+        at += 8 * blocks + 4 * segments
+        self._offsets = np.frombuffer(content, "<u4", tiles * blocks, at).reshape(tiles, blocks)
+        self._counts = np.frombuffer(content, "<u2", tiles * blocks, at + 4 * tiles * blocks).reshape(tiles, blocks)
+        self._first_tile: list[int] = [0, *np.cumsum(-(-self.segment_rows // TILE)).tolist()]
+        self._rows: list[int] = self.segment_rows.tolist()
 
     def covers(self, block: int) -> bool:
-        at = int(np.searchsorted(self.covered, block))
-        return at < len(self.covered) and int(self.covered[at]) == block
+        return self._place(block) is not None
 
     def rows(self, block: int, segment: int) -> RowIds | None:
         """Row ids of the block's matches in the segment (sorted), or None for all rows."""
-        start, stop = np.searchsorted(self._blocks, [block, block + 1])
-        at = start + int(np.searchsorted(self._segments[start:stop], segment))
-        if at >= stop or self._segments[at] != segment:
-            return np.empty(0, dtype=np.uint32)
-        return _decode(int(self._kinds[at]), self._payload[int(at)].as_buffer(), int(self._rows[at]))
+        place = self._place(block)
+        if place is None:
+            raise KeyError(block)
+        first, last = self._first_tile[segment], self._first_tile[segment + 1]
+        counts = self._counts[first:last, place].tolist()
+        rows = self._rows[segment]
+        matched = sum(counts)
+        if matched == rows:
+            return None
+        ids = np.empty(matched, dtype=np.intp)
+        at = start = 0
+        for count, offset in zip(counts, self._offsets[first:last, place].tolist(), strict=True):
+            if count:
+                found = self._tile(count, offset, min(TILE, rows - start))
+                np.add(found, start, out=ids[at : at + count], casting="unsafe")
+                at += count
+            start += TILE
+        return ids
 
-    def count(self, block: int) -> int:
-        start, stop = np.searchsorted(self._blocks, [block, block + 1])
-        return int(self._counts[start:stop].sum())
+    def counts(self, block: int) -> npt.NDArray[np.int64]:
+        """How many rows of each segment match."""
+        place = self._place(block)
+        if place is None:
+            raise KeyError(block)
+        counts = self._counts[:, place].astype(np.int64)
+        return np.add.reduceat(counts, self._first_tile[:-1]) if len(counts) else counts
+
+    def tile_counts(self, block: int, segment: int) -> Counts:
+        """How many rows of each tile of a segment match."""
+        place = self._place(block)
+        if place is None:
+            raise KeyError(block)
+        return self._counts[self._first_tile[segment] : self._first_tile[segment + 1], place]
+
+    def _tile(self, count: int, offset: int, size: int) -> npt.NDArray[np.integer]:
+        """Row ids within one tile."""
+        if count == size:
+            return np.arange(size)
+        if count << 4 <= size:
+            return self._ids[offset << 2 : (offset << 2) + count]
+        words = self._words[offset : offset + words_of(size)]
+        return np.flatnonzero(np.unpackbits(words.view(np.uint8), count=size, bitorder="little"))
+
+    def _place(self, block: int) -> int | None:
+        at = int(np.searchsorted(self.covered, block))
+        return at if at < len(self.covered) and int(self.covered[at]) == block else None
 
 
 def data_file_of(name: str) -> str | None:
@@ -136,30 +225,3 @@ def file_names(directory: Path) -> Iterable[str]:
             return [entry.name for entry in entries]
     except FileNotFoundError:
         return []
-
-
-def _encode(ids: RowIds | None, rows: int) -> tuple[int, bytes]:
-    if ids is None or len(ids) == rows:
-        return _ALL, b""
-    narrow = np.uint16 if rows <= 1 << 16 else np.uint32
-    if len(ids) * np.dtype(narrow).itemsize * 8 <= rows:
-        return _IDS, ids.astype(narrow).tobytes()
-    mask = np.zeros(rows, dtype=np.bool_)
-    mask[ids] = True
-    return _BITS, np.packbits(mask, bitorder="little").tobytes()
-
-
-def _decode(kind: int, payload: pa.Buffer, rows: int) -> RowIds | None:
-    match kind:
-        case 0:
-            return None
-        case 1:
-            bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8), count=rows, bitorder="little")
-            return np.flatnonzero(bits).astype(np.uint32)
-        case _:
-            narrow = np.uint16 if rows <= 1 << 16 else np.uint32
-            return np.frombuffer(payload, dtype=narrow).astype(np.uint32)
-
-
-def _numpy(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    return to_numpy(table.column(name))

@@ -57,7 +57,8 @@ class Standing:
 class Driver:
     """One warehouse under test. `without_spark`: residuals that only Spark can run are counted, not compared.
 
-    It counts the answers `checked`, those of them that had rows (`filled`), and those left `unanswered`.
+    It counts the answers `checked`, those of them that had rows (`filled`), those left `unanswered`, and those that
+    partial aggregates gave (`folded`).
     """
 
     def __init__(self, path: Path, connect: Connect, *, seed: int = 0, without_spark: bool = True) -> None:
@@ -70,6 +71,7 @@ class Driver:
         self.unanswered = 0
         self._connect = connect
         self._without_spark = without_spark
+        self._folded_before = 0
         self._numbers = 0
         self._epoch = 0
         self._rng = random.Random(seed)
@@ -84,11 +86,16 @@ class Driver:
             "checkpoint_entries": rng.choice((3, 10, 256)),
             "cache_bytes_max": rng.choice((1, 10_000, 1 << 30)),
             "backfill_rows_max": rng.choice((1, 50, 1 << 19)),
+            "aggregates_bytes_max": rng.choice((0, 5_000, 1 << 28)),
         }
 
     def close(self) -> None:
         self.db.close()
         self.oracle.close()
+
+    @property
+    def folded(self) -> int:
+        return self._folded_before + self.db._invoker.aggregates.answered
 
     @property
     def wall_us(self) -> int:
@@ -150,6 +157,12 @@ class Driver:
         self.db.query(name).unregister()
         del self.standing[name]
 
+    def register_folding(self, seed: int, mode: str) -> None:
+        """A query that partial aggregates answer."""
+        self._numbers += 1
+        query = self._maker(random.Random(seed), 1).folding_query()
+        self.register_query(f"q{self._numbers}", query, mode)
+
     def ask(self, seed: int, size: int) -> None:
         """A SELECT that does not stand."""
         self._numbers += 1
@@ -178,6 +191,7 @@ class Driver:
 
     def restart(self, seed: int) -> None:
         rng = random.Random(seed)
+        self._folded_before = self.folded
         self.db.close()
         if rng.random() < 0.3:
             self._halve_derived(rng)
@@ -206,6 +220,8 @@ class Driver:
         for file in self._derived_files():
             if rng.random() < 0.5:
                 data = file.read_bytes()
+                # a new file: the old one may be mapped by this process, which did not really crash
+                file.unlink()
                 file.write_bytes(data[: rng.choice((0, len(data) // 2, max(len(data) - 1, 0)))])
 
     def _derived_files(self) -> list[Path]:

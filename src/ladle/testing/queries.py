@@ -189,12 +189,31 @@ class QueryMaker:
 
     def _aggregate(self, source: Source, scope: Scope, where: Expr | None) -> Select:
         rng, scalars = self.rng, self.scalars
+        if rng.random() < 0.4:
+            return self.folding(source, scope, where)
         keys = [scalars.group_key(scope) for _ in range(rng.choice((0, 1, 1, 1, 2)))]
         outputs = [self._output(key) for key in keys if rng.random() < 0.9]
         aggregates = [scalars.aggregate(scope, self.size) for _ in range(rng.randint(1, 3))]
         outputs += [self._output(expr) for expr in aggregates]
         having = scalars.having(scope) if rng.random() < 0.3 else None
         return Select(source, tuple(outputs), where, group=tuple(keys), having=having)
+
+    def folding(self, source: Source, scope: Scope, where: Expr | None) -> Select:
+        """Nothing but aggregates of columns, and columns to group by: what partial aggregates answer."""
+        rng = self.rng
+        keys = [scope.ref(rng.choice(scope.flat)) for _ in range(rng.choice((0, 0, 1, 1, 2)))]
+        outputs = [self._output(key) for key in keys if rng.random() < 0.9]
+        outputs += [self._output(self.scalars.fold(scope)) for _ in range(rng.randint(1, 4))]
+        return Select(source, tuple(outputs), where, group=tuple(keys))
+
+    def folding_query(self) -> Select:
+        """The same over a stream seen through some window."""
+        rng = self.rng
+        source = self._windowed(self._stream())
+        scope = Scope.of(source_columns(source), source.alias)
+        where = self._where(scope, source) if rng.random() < 0.75 else None
+        made = self.folding(source, scope, where)
+        return replace(made, window=self._time_span() if rng.random() < 0.6 else None)
 
     def _ordered(self, query: Select) -> Select:
         rng = self.rng

@@ -382,6 +382,20 @@ class ScalarMaker:
             return _same(pa.int64(), "({0} + count(*))", made, bound=made.bound + 1_000_000, exact=made.exact)
         return made
 
+    def fold(self, scope: Scope) -> Expr:
+        """An aggregate of a column as it is, such as partial aggregates answer."""
+        rng = self.rng
+        column = rng.choice(scope.flat)
+        numbers = [c for c in scope.flat if is_number(c.type) and not c.wide]
+        dice = rng.random()
+        if dice < 0.4 and numbers:
+            value = scope.ref(rng.choice(numbers))
+            return self._sum(value) if rng.random() < 0.5 else self._average(value)
+        if dice < 0.75:
+            return _same(column.type, f"{rng.choice(('min', 'max'))}({{0}})", scope.ref(column))
+        counted = "count(*)" if rng.random() < 0.5 else "count({0})"
+        return _same(pa.int64(), counted, *((scope.ref(column),) if counted != "count(*)" else ()))
+
     def _plain_aggregate(self, scope: Scope, depth: int) -> Expr:
         rng = self.rng
         dice = rng.random()

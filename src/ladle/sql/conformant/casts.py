@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from re import ASCII, compile
 
@@ -188,8 +188,8 @@ def exact(value: Decimal) -> Typed:
 
 _DATE = compile(r"\d{4}-\d{2}-\d{2}", ASCII)
 _MOMENT = compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})?", ASCII)
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_INTEGER = compile(r"[+-]?\d{1,18}", ASCII)
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+INTEGER_TEXT = compile(r"[+-]?\d{1,18}", ASCII)
 
 
 def _fold(value: Typed, target: pa.DataType) -> Typed | None:
@@ -206,24 +206,31 @@ def _fold(value: Typed, target: pa.DataType) -> Typed | None:
     return None
 
 
-def _read(text: str, target: pa.DataType) -> Typed | None:
+def read_moment(text: str, target: pa.DataType) -> datetime | None:
+    """Text of the plain formats as midnight of a DATE, or as a TIMESTAMP's or TIMESTAMP_NTZ's time in UTC."""
     try:
-        if target == DATE and _DATE.fullmatch(text):
-            return Typed(f"DATE '{date.fromisoformat(text)}'", DATE)
-        if is_moment(target) and _DATE.fullmatch(text):
-            return Typed(f"TIMESTAMP '{date.fromisoformat(text)} 00:00:00'", target)
-        if is_moment(target) and _MOMENT.fullmatch(text):
-            moment = datetime.fromisoformat(text)
-            if moment.tzinfo is not None:
-                # TIMESTAMP_NTZ ignores a zone, TIMESTAMP converts it.
-                moment = moment.astimezone(UTC) if target == TIMESTAMP else moment
-                moment = moment.replace(tzinfo=None)
-            return Typed(f"TIMESTAMP '{moment.isoformat(' ')}'", target)
+        if _DATE.fullmatch(text):
+            return datetime.fromisoformat(text)
+        if not is_moment(target) or not _MOMENT.fullmatch(text):
+            return None
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None and target == TIMESTAMP:
+            # TIMESTAMP_NTZ ignores a zone, TIMESTAMP converts it.
+            moment = moment.astimezone(UTC)
+        return moment.replace(tzinfo=None)
     except (ValueError, OverflowError):
         raise NotConformant(f"'{text}' is not a {type_name(target)}") from None
-    if target in (FLOAT, DOUBLE) and text in _NOT_FINITE:
+
+
+def _read(text: str, target: pa.DataType) -> Typed | None:
+    if target == DATE or is_moment(target):
+        moment = read_moment(text, target)
+        if moment is None:
+            return None
+        return Typed(f"DATE '{moment.date()}'" if target == DATE else f"TIMESTAMP '{moment}'", target)
+    if target in (FLOAT, DOUBLE) and text in NOT_FINITE:
         return Typed(f"CAST('{text}' AS {type_name(target)})", target)
-    if (is_integral(target) or is_decimal(target)) and _INTEGER.fullmatch(text):
+    if (is_integral(target) or is_decimal(target)) and INTEGER_TEXT.fullmatch(text):
         return _fold(literal(int(text), BIGINT), target) if is_integral(target) else None
     return None
 

@@ -12,13 +12,14 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ladle.errors import TypeMismatch
+from ladle.plan import Function
 from ladle.schema import TIMESTAMP, type_name
 from ladle.sql.conformant.casts import cast, is_ordered, literal, number
 from ladle.sql.conformant.datatypes import arrow_type
 from ladle.sql.conformant.entries import call
 from ladle.sql.conformant.functions import BY_NAME, compared, widened
 from ladle.sql.conformant.intervals import interval
-from ladle.sql.conformant.nodes import CALLS, Call, call_of
+from ladle.sql.conformant.nodes import CALLS, FUNCTION, Call, call_of
 from ladle.sql.conformant.readable import refuse_unreadable
 from ladle.sql.conformant.scope import Scope, quoted
 from ladle.sql.conformant.spark_types import (
@@ -70,7 +71,9 @@ def expression(node: exp.Expr, scope: Scope) -> Typed:
         if key is not None:
             return key
     rule = _RULES.get(type(node))
-    if rule is not None:
+    if isinstance(node, exp.Anonymous) and FUNCTION in node.meta:
+        found = _user_function(node, scope)
+    elif rule is not None:
         found = rule(node, scope)
     else:
         called = call_of(node)
@@ -336,6 +339,13 @@ def _call(called: Call, scope: Scope) -> Typed:
     if called.distinct or called.star:
         raise NotConformant(f"{called.name} of DISTINCT or * is not proven equal in DuckDB")
     return call(entries, called.name, [expression(each, scope) for each in called.arguments])
+
+
+def _user_function(node: exp.Anonymous, scope: Scope) -> Typed:
+    """The same Python runs in both engines; its arguments were cast to their types when the call was resolved."""
+    function: Function = node.meta[FUNCTION]
+    given = ", ".join(expression(each, scope).sql for each in node.expressions)
+    return Typed(f"{function.symbol}({given})", function.returns, may_raise=True)
 
 
 def _aggregate(called: Call, scope: Scope, *, tail: str = "", filter_: exp.Expr | None = None) -> Typed:

@@ -7,6 +7,7 @@ equal on random values and edge cases. What is not here runs in Spark. Adding an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -69,6 +70,20 @@ def compared(arguments: Arguments) -> Arguments:
             type_ = wider_decimal(type_, decimal_of(argument))
         return [cast(a, type_) for a in arguments]
     return widened(arguments)
+
+
+def _ordered(arguments: Arguments) -> Arguments:
+    """As `compared`; but Spark makes an integer beside a decimal literal that no BIGINT reaches TRUE or FALSE when it
+    analyses, for NULL too.
+    """
+    for one, other in (arguments, arguments[::-1]):
+        if is_integral(one.type) and beyond_bigint(other.constant):
+            raise NotConformant(f"an integer compared with {other.constant}")
+    return compared(arguments)
+
+
+def beyond_bigint(value: object) -> bool:
+    return isinstance(value, Decimal) and not -(1 << 63) <= value <= (1 << 63) - 1
 
 
 def _as_decimals(arguments: Arguments) -> Arguments:
@@ -193,7 +208,11 @@ OPERATORS: tuple[Entry, ...] = (
     ),
     *(
         Entry(symbol, (Any, Any), BOOLEAN, f"({{0}} {symbol} {{1}})", f"({{0}} {symbol} {{1}})", coerce=compared)
-        for symbol in ("=", "<>", "<", "<=", ">", ">=")
+        for symbol in ("=", "<>")
+    ),
+    *(
+        Entry(symbol, (Any, Any), BOOLEAN, f"({{0}} {symbol} {{1}})", f"({{0}} {symbol} {{1}})", coerce=_ordered)
+        for symbol in ("<", "<=", ">", ">=")
     ),
     Entry("<=>", (Any, Any), BOOLEAN, "({0} IS NOT DISTINCT FROM {1})", "({0} <=> {1})", coerce=compared),
     *(

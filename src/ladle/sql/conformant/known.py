@@ -6,6 +6,7 @@ those whose value is not determined by the rows: an answer must be the same when
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -66,8 +67,17 @@ def known_functions() -> frozenset[str]:
     return (frozenset(text.split()) | _GRAMMAR) - _REACHES_OUT - _UNDETERMINED - _WALL_CLOCK
 
 
-def check_functions(tree: exp.Expr) -> None:
-    """Refuse functions that are not known (UnknownName) or that a standing query can't call (Unsupported)."""
+def is_taken(name: str) -> bool:
+    """Whether a function of Spark's has this name, one that can be called here or not."""
+    return name.lower() in known_functions() | _REACHES_OUT | _UNDETERMINED | _WALL_CLOCK
+
+
+def check_functions(tree: exp.Expr, users: Iterable[str] = ()) -> None:
+    """Refuse functions that are not known (UnknownName) or that a standing query can't call (Unsupported).
+
+    `users` are the names of users' functions.
+    """
+    created = frozenset(name.lower() for name in users)
     for node in tree.find_all(exp.Func):
         if isinstance(node, exp.Connector):
             continue  # AND and OR count as functions, and a long chain of them is costly to render
@@ -76,14 +86,15 @@ def check_functions(tree: exp.Expr) -> None:
         if refused is not None:
             name, why, hint = refused
             raise Unsupported(f"Function '{name}' {why}", hint=hint, position=position_of(node))
-        if not isinstance(node, _SYNTAX) and not names & known_functions():
-            raise _unknown(_written(node), position_of(node))
+        if not isinstance(node, _SYNTAX) and not names & known_functions() and not names & created:
+            raise _unknown(_written(node), created, position_of(node))
 
 
-def _unknown(name: str, position: Position | None) -> UnknownName:
+def _unknown(name: str, created: frozenset[str], position: Position | None) -> UnknownName:
     # Spark has over five hundred functions: only those that look like the name help.
-    near = get_close_matches(name, sorted(known_functions()), n=5)
-    listed = f" Near ones: {', '.join(near)}." if near else " Functions are those of Spark SQL 4.3."
+    near = get_close_matches(name, sorted(known_functions() | created), n=5)
+    those = "those of Spark SQL 4.3 and those made by CREATE FUNCTION"
+    listed = f" Near ones: {', '.join(near)}." if near else f" Functions are {those}."
     hint = f"did you mean '{near[0]}'?" if near else None
     return UnknownName(f"Function '{name}' not found.{listed}", hint=hint, position=position)
 

@@ -136,6 +136,9 @@ def _escape(node: exp.Expr) -> Call:
     return Call(inner.name, (*inner.arguments, node.expression))
 
 
+FUNCTION = "ladle_function"
+"""Key in a call's `meta`: the user's function that it calls."""
+
 CALLS: Mapping[type[exp.Expr], Maker] = {
     exp.Anonymous: _named,
     exp.Any: _any,

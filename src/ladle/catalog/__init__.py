@@ -1,0 +1,50 @@
+"""The catalog: the state that the log's entries add up to, and a snapshot of it after each one (DESIGN sections 1, 2).
+
+A `Catalog` is immutable. Applying an entry gives the next one; readers keep the one they have for as long as they like.
+Names are compared without case. Streams, queries and blocks have ids that are never used again, so that whatever was
+derived for one can't be taken for another's.
+"""
+
+from ladle.catalog.entries import (
+    add_column,
+    create_function,
+    create_stream,
+    drop_function,
+    drop_stream,
+    epoch,
+    register,
+    replace_files,
+    set_retain,
+    unregister,
+)
+from ladle.catalog.queries import QueryState
+from ladle.catalog.snapshot import Catalog
+from ladle.catalog.standing import Kept, Page, Pages, Queries, View
+from ladle.catalog.streams import QUARANTINE, Segments, StreamState
+
+INBOX = "inbox"
+"""The source whose batches are pushes; its batch number is the highest push taken in."""
+
+__all__ = [
+    "INBOX",
+    "QUARANTINE",
+    "Catalog",
+    "Kept",
+    "Page",
+    "Pages",
+    "Queries",
+    "QueryState",
+    "Segments",
+    "StreamState",
+    "View",
+    "add_column",
+    "create_function",
+    "create_stream",
+    "drop_function",
+    "drop_stream",
+    "epoch",
+    "register",
+    "replace_files",
+    "set_retain",
+    "unregister",
+]

@@ -1,0 +1,100 @@
+"""Log entries: one function makes each kind. What they do to a catalog is in `ladle.catalog.snapshot`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.archive.segments import DataFile
+from ladle.catalog.queries import Writing
+from ladle.plan import Function, Plan
+from ladle.schema import Column, StreamSchema, encode_schema
+from ladle.sql.statements import Materialize
+
+
+def create_stream(name: str, schema: StreamSchema, retain_us: int | None, max_ahead_us: int | None) -> dict[str, Any]:
+    return {
+        "kind": "create_stream",
+        "name": name,
+        "schema": schema.to_json(),
+        "retain_us": retain_us,
+        "max_ahead_us": max_ahead_us,
+    }
+
+
+def add_column(stream: str, column: Column) -> dict[str, Any]:
+    return {
+        "kind": "add_column",
+        "stream": stream,
+        "column": encode_schema(pa.schema([pa.field(column.name, column.type)])),
+    }
+
+
+def set_retain(stream: str, retain_us: int | None) -> dict[str, Any]:
+    return {"kind": "set_retain", "stream": stream, "retain_us": retain_us}
+
+
+def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:
+    """A stream goes, and with it the queries named: all in one."""
+    return {"kind": "drop_stream", "stream": stream, "queries": list(queries)}
+
+
+def register(
+    queries: Iterable[tuple[str, Plan, Materialize]], created_us: int, *, replacing: bool = False
+) -> dict[str, Any]:
+    """Queries come; with `replacing` they take the place of those that have their names."""
+    writing = Writing()
+    rows = [[name, materialize.value, *writing.plan(plan)] for name, plan, materialize in queries]
+    return {
+        "kind": "replace" if replacing else "register",
+        "created_us": created_us,
+        "queries": rows,
+        **writing.tables(),
+    }
+
+
+def unregister(names: Iterable[str]) -> dict[str, Any]:
+    return {"kind": "unregister", "names": list(names)}
+
+
+def create_function(
+    function: Function, queries: Iterable[tuple[str, Plan, Materialize]] = (), created_us: int = 0
+) -> dict[str, Any]:
+    """A version of a function comes, and with it the queries that called the one before, bound to this one."""
+    return {**register(queries, created_us), "kind": "create_function", "function": function.to_json()}
+
+
+def drop_function(name: str, queries: Iterable[str] = ()) -> dict[str, Any]:
+    """A function goes, and with it the queries named: all in one."""
+    return {"kind": "drop_function", "name": name, "queries": list(queries)}
+
+
+def epoch(
+    stream: str,
+    source: str,
+    batch: int,
+    at_us: int,
+    files: Iterable[DataFile],
+    quarantine: Iterable[DataFile],
+) -> dict[str, Any]:
+    return {
+        "kind": "epoch",
+        "stream": stream,
+        "source": source,
+        "batch": batch,
+        "at_us": at_us,
+        "files": [file.to_json() for file in files],
+        "quarantine": [file.to_json() for file in quarantine],
+    }
+
+
+def replace_files(stream: str, removed: Iterable[str], added: Iterable[DataFile], why: str) -> dict[str, Any]:
+    return {
+        "kind": "replace_files",
+        "stream": stream,
+        "removed": list(removed),
+        "added": [file.to_json() for file in added],
+        "why": why,
+    }

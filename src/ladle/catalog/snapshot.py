@@ -1,0 +1,264 @@
+"""The state that the log's entries add up to: what each kind of entry does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ladle.archive.segments import DataFile
+from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
+from ladle.catalog.standing import Changing, Queries, block_key
+from ladle.catalog.streams import QUARANTINE, StreamState
+from ladle.plan import Block, Function
+from ladle.schema import Column, StreamSchema, decode_schema
+from ladle.sql.statements import Materialize
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """A snapshot: the prefix of the log up to `seq`."""
+
+    seq: int = 0
+    epoch: int = 0
+    next_id: int = 1
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
+    queries: Queries = field(default_factory=Queries)
+    next_query: int = 1
+    """Queries have ids of their own, so that blocks fill their pages."""
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    """The users' functions by lower-case name, each as it is now."""
+
+    @property
+    def block_ids(self) -> Mapping[str, int]:
+        """Ids of the blocks that standing queries have, by stream id and text."""
+        return self.queries.block_ids
+
+    # -- what the binder asks (ladle.sql.names.Names) --
+
+    def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
+        stream = self.stream(name)
+        return None if stream is None else (stream.name, stream.schema)
+
+    def query_sql(self, name: str) -> tuple[str, str] | None:
+        query = self.query(name)
+        return None if query is None else (query.name, query.sql)
+
+    def function(self, name: str) -> Function | None:
+        return self.functions.get(name.lower())
+
+    def function_names(self) -> Iterable[str]:
+        return [function.name for function in self.functions.values()]
+
+    def stream_names(self) -> Iterable[str]:
+        return [stream.name for stream in self.streams.values()]
+
+    def query_names(self) -> Iterable[str]:
+        return [query.name for query in self.queries.in_order()]
+
+    # -- lookups --
+
+    def stream(self, name: str) -> StreamState | None:
+        """A stream by name; `trades.quarantine` is the quarantine of `trades`."""
+        base, dot, part = name.lower().partition(".")
+        stream = self.streams.get(base)
+        if stream is None or not dot:
+            return stream
+        return stream.quarantine if part == "quarantine" else None
+
+    def query(self, name: str) -> QueryState | None:
+        return self.queries.get(name.lower())
+
+    def block_id(self, block: Block) -> int | None:
+        """The id of a block that stands, also for a query that does not: it may use what is covered."""
+        stream = self.stream(block.stream)
+        return None if stream is None else self.block_ids.get(block_key(stream.id, block))
+
+    def queries_on(self, stream: str) -> list[str]:
+        """Names of the queries that stand on a stream, or on its quarantine."""
+        wanted = stream.lower()
+        return [
+            query.name
+            for query in self.queries.in_order()
+            if any(name.lower().partition(".")[0] == wanted for name in query.shape.streams)
+        ]
+
+    def queries_reading(self, name: str) -> list[str]:
+        """Names of the queries that read a standing query as a relation."""
+        readers = [self.queries[reader] for reader in self.queries.readers.get(name.lower(), ())]
+        return [query.name for query in sorted(readers, key=lambda query: query.place)]
+
+    def queries_calling(self, name: str) -> list[str]:
+        """Names of the queries that call a function, also through queries that they read."""
+        wanted = name.lower()
+        return [
+            query.name
+            for query in self.queries.in_order()
+            if any(function.name.lower() == wanted for function in query.shape.functions)
+        ]
+
+    def _stream_id(self, name: str) -> int:
+        stream = self.stream(name)
+        assert stream is not None, f"stream {name} of a bound plan"
+        return stream.id
+
+    # -- the log --
+
+    def apply(self, seq: int, entry: Mapping[str, Any]) -> Catalog:
+        """The catalog after one more log entry."""
+        changed = _APPLY[entry["kind"]](self, entry)
+        return replace(changed, seq=seq)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "next_id": self.next_id,
+            "next_query": self.next_query,
+            "streams": [stream.to_json() for stream in self.streams.values()],
+            "functions": [function.to_json() for function in self.functions.values()],
+            **queries_to_json(self.queries.in_order()),
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Catalog:
+        streams = [StreamState.from_json(stream) for stream in value["streams"]]
+        catalog = Catalog(
+            value["seq"],
+            value["epoch"],
+            value["next_id"],
+            {stream.name.lower(): stream for stream in streams},
+            # Formats before 2 had one sequence of ids for everything.
+            next_query=value.get("next_query", value["next_id"]),
+            functions={each["name"].lower(): Function.from_json(each) for each in value.get("functions", ())},
+        )
+        changing = catalog._changing()
+        for query in queries_from_json(value):
+            changing.restore(query)
+        return replace(catalog, queries=changing.finish())
+
+    def _changing(self) -> Changing:
+        return Changing(self.queries, self._stream_id)
+
+    def _with_stream(self, stream: StreamState) -> Catalog:
+        return replace(self, streams={**self.streams, stream.name.lower(): stream})
+
+
+def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    name = entry["name"]
+    stream = StreamState(
+        catalog.next_id,
+        name,
+        StreamSchema.from_json(entry["schema"]),
+        entry["retain_us"],
+        entry["max_ahead_us"],
+        quarantine=StreamState(catalog.next_id + 1, f"{name}.quarantine", QUARANTINE),
+    )
+    return replace(catalog, next_id=catalog.next_id + 2)._with_stream(stream)
+
+
+def _apply_add_column(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    (added,) = decode_schema(entry["column"])
+    return catalog._with_stream(replace(stream, schema=stream.schema.with_column(Column(added.name, added.type))))
+
+
+def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    return catalog._with_stream(replace(stream, retain_us=entry["retain_us"]))
+
+
+def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
+    gone = entry["stream"].lower()
+    return replace(catalog, streams={name: s for name, s in catalog.streams.items() if name != gone})
+
+
+def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    if "shapes" not in entry:
+        return _apply_register_bound(catalog, entry)
+    reading = Reading(entry)
+    changing = catalog._changing()
+    next_id, next_query = catalog.next_id, catalog.next_query
+    created_us = entry["created_us"]
+    for name, mode, *parts in entry["queries"]:
+        next_id = changing.stand(next_query, name, Materialize(mode), created_us, reading.parts(parts), next_id)
+        next_query += 1
+    return replace(catalog, next_id=next_id, next_query=next_query, queries=changing.finish())
+
+
+def _apply_register_bound(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    """As formats before 2 wrote it. The ids must be those it gave then: results are known by them."""
+    changing = catalog._changing()
+    next_id = catalog.next_id
+    for value in entry["queries"]:
+        mode, parts = Materialize(value["materialize"]), parts_of_bound(value["bound"])
+        next_id = changing.stand(next_id, value["name"], mode, entry["created_us"], parts, next_id + 1)
+    return replace(catalog, next_id=next_id, next_query=next_id, queries=changing.finish())
+
+
+def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    return _without_queries(catalog, entry["names"])
+
+
+def _without_queries(catalog: Catalog, names: Iterable[str]) -> Catalog:
+    changing = catalog._changing()
+    for name in names:
+        query = changing.get(name)
+        if query is not None:
+            changing.remove(query)
+    return replace(catalog, queries=changing.finish())
+
+
+def _apply_create_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    function = Function.from_json(entry["function"])
+    functions = {**catalog.functions, function.name.lower(): function}
+    return _apply_register(replace(catalog, next_id=function.id + 1, functions=functions), entry)
+
+
+def _apply_drop_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
+    gone = entry["name"].lower()
+    return replace(catalog, functions={name: f for name, f in catalog.functions.items() if name != gone})
+
+
+def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    number = catalog.epoch + 1
+    assert stream.quarantine is not None
+    files, quarantined = (
+        tuple(replace(DataFile.from_json(file), epoch_first=number, epoch_last=number) for file in entry[part])
+        for part in ("files", "quarantine")
+    )
+    stream = replace(
+        stream.appended(files),
+        epochs=stream.epochs + 1,
+        batches={**stream.batches, entry["source"]: entry["batch"]},
+        quarantine=stream.quarantine.appended(quarantined),
+    )
+    return replace(catalog, epoch=number)._with_stream(stream)
+
+
+def _apply_replace_files(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.stream(entry["stream"])
+    assert stream is not None
+    changed = stream.replaced(set(entry["removed"]), tuple(DataFile.from_json(file) for file in entry["added"]))
+    base, dot, _ = entry["stream"].lower().partition(".")
+    if dot:
+        return catalog._with_stream(replace(catalog.streams[base], quarantine=changed))
+    return catalog._with_stream(changed)
+
+
+_APPLY = {
+    "create_stream": _apply_create_stream,
+    "add_column": _apply_add_column,
+    "set_retain": _apply_set_retain,
+    "drop_stream": _apply_drop_stream,
+    "register": _apply_register,
+    "replace": _apply_register,
+    "unregister": _apply_unregister,
+    "create_function": _apply_create_function,
+    "drop_function": _apply_drop_function,
+    "epoch": _apply_epoch,
+    "replace_files": _apply_replace_files,
+}

@@ -1,0 +1,146 @@
+"""Streams as of one log entry: their schemas, files, segments and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ladle.archive.segments import DataFile
+from ladle.schema import Column, StreamSchema
+
+QUARANTINE = StreamSchema(
+    (
+        Column("arrived", pa.timestamp("us", tz="UTC")),
+        Column("source", pa.string()),
+        Column("reason", pa.string()),
+        Column("row", pa.string()),
+    ),
+    timestamp="arrived",
+)
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segments of a stream in arrival order, column by column, so that windows are cut without a loop."""
+
+    file: Int64s
+    row_group: Int64s
+    rows: Int64s
+    ts_min_us: Int64s
+    ts_max_us: Int64s
+
+    @staticmethod
+    def of(files: Iterable[DataFile], first_file: int = 0) -> Segments:
+        rows = [
+            (first_file + number, group, segment.rows, segment.ts_min_us, segment.ts_max_us)
+            for number, file in enumerate(files)
+            for group, segment in enumerate(file.segments)
+        ]
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+        return Segments(*columns)
+
+    def followed_by(self, other: Segments) -> Segments:
+        return Segments(
+            np.concatenate([self.file, other.file]),
+            np.concatenate([self.row_group, other.row_group]),
+            np.concatenate([self.rows, other.rows]),
+            np.concatenate([self.ts_min_us, other.ts_min_us]),
+            np.concatenate([self.ts_max_us, other.ts_max_us]),
+        )
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """A stream as of one log entry. The quarantine of a stream has the same form."""
+
+    id: int
+    name: str
+    schema: StreamSchema
+    retain_us: int | None = None
+    max_ahead_us: int | None = None
+    files: tuple[DataFile, ...] = ()
+    segments: Segments = field(default_factory=lambda: Segments.of(()))
+    clock_us: int | None = None
+    """The highest `ts` committed."""
+    rows: int = 0
+    """Tuples ever accepted."""
+    epochs: int = 0
+    batches: Mapping[str, int] = field(default_factory=dict)
+    """The last batch of each source that was committed."""
+    quarantine: StreamState | None = None
+
+    @property
+    def event_time(self) -> bool:
+        return self.schema.timestamp is not None
+
+    @property
+    def retained_rows(self) -> int:
+        return int(self.segments.rows.sum())
+
+    def clock(self, wall_us: int) -> int:
+        """The stream's clock: the wall clock when tuples are stamped on arrival."""
+        if not self.event_time:
+            return wall_us
+        return wall_us if self.clock_us is None else self.clock_us
+
+    def floor_us(self, wall_us: int) -> int | None:
+        """Tuples with `ts` at or before this are beyond retention, and seen by nobody.
+
+        A stream with a clock of its own forgets nothing before that clock stands: its data may be years old.
+        """
+        if self.retain_us is None or (self.event_time and self.clock_us is None):
+            return None
+        return self.clock(wall_us) - self.retain_us
+
+    def appended(self, files: tuple[DataFile, ...]) -> StreamState:
+        if not files:
+            return self
+        latest_us = max(file.ts_max_us for file in files)
+        return replace(
+            self,
+            files=self.files + files,
+            segments=self.segments.followed_by(Segments.of(files, len(self.files))),
+            clock_us=latest_us if self.clock_us is None else max(self.clock_us, latest_us),
+            rows=self.rows + sum(file.rows for file in files),
+        )
+
+    def replaced(self, removed: set[str], added: tuple[DataFile, ...]) -> StreamState:
+        """Put `added` in the place of the first of `removed` (compaction), or just drop those (retention)."""
+        first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
+        kept = [file for file in self.files[first:] if file.name not in removed]
+        files = [*self.files[:first], *(added if first < len(self.files) else ()), *kept]
+        return replace(self, files=tuple(files), segments=Segments.of(files))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "schema": self.schema.to_json(),
+            "retain_us": self.retain_us,
+            "max_ahead_us": self.max_ahead_us,
+            "files": [file.to_json() for file in self.files],
+            "clock_us": self.clock_us,
+            "rows": self.rows,
+            "epochs": self.epochs,
+            "batches": dict(self.batches),
+            "quarantine": None if self.quarantine is None else self.quarantine.to_json(),
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> StreamState:
+        files = tuple(DataFile.from_json(file) for file in value["files"])
+        quarantine = value["quarantine"]
+        return StreamState(
+            **{**value, "files": files, "schema": StreamSchema.from_json(value["schema"])}
+            | {
+                "segments": Segments.of(files),
+                "quarantine": None if quarantine is None else StreamState.from_json(quarantine),
+            }
+        )

@@ -1,0 +1,125 @@
+"""Routing policies (CACQ section 3.3): which operator the tuples visit next.
+
+An operator holds tickets for the tuples it consumed and loses them for those it returned; what a visit costs counts
+too, so tickets are tuples dropped per second of work. Accounts of different tasks add up, and old ones fade, so the
+order follows the data within a few epochs. The order never changes an answer, only its price.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+_EXPLORE_EVERY = 64
+_FADE = 0.5
+"""What an epoch's account is worth to the one after the next."""
+_UNKNOWN_SECONDS = 2e-8
+"""What a tuple is taken to cost at an operator that nothing is known of."""
+
+
+class Policy(Enum):
+    TICKETS = "tickets"
+    RANDOM = "random"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True)
+class Account:
+    """What an operator did with the tuples that were routed to it."""
+
+    offered: float = 0.0
+    """Tuples of the chunks it was asked for."""
+    visited: float = 0.0
+    """Those that some interested query still wanted when it was reached."""
+    dropped: float = 0.0
+    """Those that none of them wanted afterwards."""
+    seconds: float = 0.0
+
+    def plus(self, other: Account) -> Account:
+        return Account(
+            self.offered + other.offered,
+            self.visited + other.visited,
+            self.dropped + other.dropped,
+            self.seconds + other.seconds,
+        )
+
+    def faded(self) -> Account:
+        return Account(self.offered * _FADE, self.visited * _FADE, self.dropped * _FADE, self.seconds * _FADE)
+
+    @property
+    def seconds_per_tuple(self) -> float:
+        return self.seconds / self.visited if self.visited else _UNKNOWN_SECONDS
+
+    @property
+    def tickets(self) -> float:
+        """Tuples it can be expected to drop per second; one that nothing is known of is worth a try."""
+        return (self.dropped + 1.0) / (self.visited + 2.0) / max(self.seconds_per_tuple, 1e-9)
+
+    @property
+    def reached(self) -> float:
+        """The share of offered tuples that it had to look at."""
+        return self.visited / self.offered if self.offered else 1.0
+
+
+class Router:
+    """Orders operators by what is known of them, and keeps the accounts of what they did since."""
+
+    def __init__(
+        self, policy: Policy = Policy.TICKETS, known: Mapping[str, Account] | None = None, seed: int = 0
+    ) -> None:
+        self.policy = policy
+        self._known = dict(known or {})
+        self._new: dict[str, Account] = {}
+        self._random = random.Random(seed)
+        self._turn = 0
+
+    @property
+    def accounts(self) -> dict[str, Account]:
+        """What happened since this router was made."""
+        return dict(self._new)
+
+    def exploring(self) -> bool:
+        """Whether this chunk is one of those that statistics are taken on."""
+        turn, self._turn = self._turn, self._turn + 1
+        return turn % _EXPLORE_EVERY == 0
+
+    def order(self, operators: Sequence[str], *, explore: bool = False) -> list[str]:
+        match self.policy:
+            case Policy.FIXED:
+                return list(operators)
+            case Policy.RANDOM:
+                return self._random.sample(operators, len(operators))
+            case Policy.TICKETS:
+                if explore:
+                    return self._lottery(operators)
+                return sorted(operators, key=lambda name: -self.account(name).tickets)
+
+    def account(self, operator: str) -> Account:
+        known, new = self._known.get(operator), self._new.get(operator)
+        if known is None:
+            return new if new is not None else Account()
+        return known if new is None else known.plus(new)
+
+    def observe(self, operator: str, account: Account) -> None:
+        self._new[operator] = self._new.get(operator, Account()).plus(account)
+
+    def _lottery(self, operators: Sequence[str]) -> list[str]:
+        """Each next operator is drawn with chances in proportion to tickets."""
+        left = {name: self.account(name).tickets for name in operators}
+        drawn: list[str] = []
+        while left:
+            (name,) = self._random.choices(list(left), weights=list(left.values()))
+            drawn.append(name)
+            del left[name]
+        return drawn
+
+
+def merged(known: Mapping[str, Account], epochs: Iterable[Mapping[str, Account]]) -> dict[str, Account]:
+    """What is known after an epoch: what was known, faded, and what its tasks saw."""
+    following = {name: account.faded() for name, account in known.items()}
+    for accounts in epochs:
+        for name, account in accounts.items():
+            following[name] = following.get(name, Account()).plus(account)
+    return following

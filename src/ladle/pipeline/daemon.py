@@ -1,0 +1,20 @@
+"""The parent of Spark's Python workers on this machine. What a task needs is loaded here once, so that a worker has it
+from the moment it is forked: Numba and Arrow alone would take each worker a second.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    import pyarrow.parquet  # noqa: F401
+    from pyspark.daemon import manager
+
+    import ladle.stem.backfill
+    import ladle.stem.epoch
+    import ladle.stem.kernels  # noqa: F401
+
+    manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""A user's function: vectorised Python, one Arrow array per argument to one array of the same length.
+
+Its source is durable truth, like the texts of queries. Each version has an id of its own, never used again, and in a
+bound text a call has the name of its version: what was derived with one version can't be taken for another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.schema import Column, decode_schema, encode_schema, type_name
+
+_RESULT = "returns"
+
+
+@dataclass(frozen=True)
+class Function:
+    """One version of a function."""
+
+    id: int
+    name: str
+    parameters: tuple[Column, ...]
+    returns: pa.DataType
+    source: str
+    """Python that defines a function of this name."""
+
+    @property
+    def symbol(self) -> str:
+        """What a bound text calls this version."""
+        return f"{self.name.lower()}__{self.id}"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The types of its arguments, as SQL writes them."""
+        return tuple(type_name(parameter.type) for parameter in self.parameters)
+
+    @property
+    def signature(self) -> str:
+        listed = ", ".join(f"{parameter.name} {type_name(parameter.type)}" for parameter in self.parameters)
+        return f"{self.name}({listed}) RETURNS {type_name(self.returns)}"
+
+    def looks_like(self, other: Function) -> bool:
+        """Whether queries may have the one in the other's place."""
+        return self.arguments == other.arguments and self.returns == other.returns
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        fields = [pa.field(parameter.name, parameter.type) for parameter in self.parameters]
+        types = encode_schema(pa.schema([*fields, pa.field(_RESULT, self.returns)]))
+        return {"id": self.id, "name": self.name, "types": types, "source": self.source}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Function:
+        *parameters, result = decode_schema(value["types"])
+        columns = tuple(Column(field.name, field.type) for field in parameters)
+        return Function(value["id"], value["name"], columns, result.type, value["source"])
+
+
+def distinct_functions(functions: Iterable[Function]) -> tuple[Function, ...]:
+    return tuple(dict.fromkeys(functions))

@@ -1,0 +1,314 @@
+"""Partial aggregates (PSoup section 6): a ranked tree over a stream's segments in arrival order.
+
+A leaf is the fold of one segment's matches; a node is the fold of its children, so a window takes O(log n) nodes.
+Numbers are Python's: counts and sums of integers are exact however large, and a list of sixteen is folded faster than
+NumPy is called. Least and greatest values are kept as keys (`ladle.plan.keys`), in which NaN is the greatest number.
+At a window's edges (`stem/order.py`) the segment's tiles are leaves too, and single rows of the tile that is cut.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ladle.columns import to_numpy
+from ladle.errors import EvaluationError
+from ladle.plan.aggregate import Aggregate, Fold, Make, Output
+from ladle.plan.keys import INT64_MIN, KeyKind, key_kind
+from ladle.stem.keys import Int64Keys, encode
+from ladle.stem.results import RowIds
+
+TILE_ROWS = 4_096
+FAN_OUT = 16
+
+Number = int | float
+Mask = npt.NDArray[np.bool_]
+Rows = slice | npt.NDArray[np.intp]
+"""Which rows of a segment: a range, or their numbers in order."""
+
+T = TypeVar("T")
+
+EMPTY: dict[Fold, Number] = {Fold.ROWS: 0, Fold.COUNT: 0, Fold.SUM: 0, Fold.MIN: math.inf, Fold.MAX: -math.inf}
+"""What nothing folds to. Infinity compares with integers, and no key is a float."""
+
+COMBINE: dict[Fold, Callable[[list[Number]], Number]] = {
+    Fold.ROWS: sum,
+    Fold.COUNT: sum,
+    Fold.SUM: sum,
+    Fold.MIN: min,
+    Fold.MAX: max,
+}
+
+
+class RankedTree(Generic[T]):
+    """A tree of fixed fan-out over a list that grows at its end; nodes are computed when a range first needs them."""
+
+    __slots__ = ("_combine", "_levels")
+
+    def __init__(self, combine: Callable[[list[T]], T]) -> None:
+        self._combine = combine
+        self._levels: list[list[T | None]] = [[]]
+
+    def __len__(self) -> int:
+        return len(self._levels[0])
+
+    def __getitem__(self, at: int) -> T | None:
+        return self._levels[0][at]
+
+    def extend(self, count: int) -> None:
+        """Leaves that are not known yet, at the end."""
+        self._levels[0].extend([None] * count)
+        size = len(self._levels[0])
+        for level in range(1, self._depth(size)):
+            size = -(-size // FAN_OUT)
+            if level == len(self._levels):
+                self._levels.append([])
+            nodes = self._levels[level]
+            if nodes and count:
+                nodes[-1] = None
+            nodes.extend([None] * (size - len(nodes)))
+
+    def truncate(self, size: int) -> None:
+        """Only the first `size` leaves stay."""
+        del self._levels[self._depth(size) :]
+        for nodes in self._levels:
+            del nodes[size:]
+            if nodes and nodes is not self._levels[0]:
+                nodes[-1] = None
+            size = -(-size // FAN_OUT)
+
+    def put(self, at: int, value: T) -> None:
+        self._levels[0][at] = value
+        for nodes in self._levels[1:]:
+            at //= FAN_OUT
+            nodes[at] = None
+
+    def unknown(self, first: int, last: int) -> list[int]:
+        """The leaves between that are not known."""
+        return [at for at, value in enumerate(self._levels[0][first:last], first) if value is None]
+
+    def parts(self, first: int, last: int) -> list[T] | None:
+        """The nodes whose leaves are those from `first` to before `last`; None when some leaf is not known."""
+        found: list[T] = []
+        level = 0
+        while True:
+            inner_first, inner_last = -(-first // FAN_OUT), last // FAN_OUT
+            if inner_last - inner_first < 2 or level + 1 == len(self._levels):
+                nodes = self._nodes(level, first, last)
+                return None if nodes is None else found + nodes
+            for start, stop in ((first, inner_first * FAN_OUT), (inner_last * FAN_OUT, last)):
+                if start < stop:
+                    nodes = self._nodes(level, start, stop)
+                    if nodes is None:
+                        return None
+                    found += nodes
+            first, last, level = inner_first, inner_last, level + 1
+
+    def _nodes(self, level: int, first: int, last: int) -> list[T] | None:
+        nodes = self._levels[level]
+        values = nodes[first:last]
+        if None not in values:
+            return values  # type: ignore[return-value]
+        if level == 0:
+            return None
+        for at in range(first, last):
+            if nodes[at] is None:
+                children = self._nodes(level - 1, at * FAN_OUT, (at + 1) * FAN_OUT)
+                if children is None:
+                    return None
+                nodes[at] = self._combine(children)
+        return nodes[first:last]  # type: ignore[return-value]
+
+    @staticmethod
+    def _depth(size: int) -> int:
+        depth = 1
+        while size > FAN_OUT:
+            size = -(-size // FAN_OUT)
+            depth += 1
+        return depth
+
+
+class Vector:
+    """A column of one segment, ready to be folded: keys, the doubles of a floating column, and which are not NULL."""
+
+    __slots__ = ("keys", "nbytes", "numbers", "valid")
+
+    def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
+        self.keys: npt.NDArray[np.int64] | None = None
+        self.numbers: npt.NDArray[np.float64] | None = None
+        if key_kind(column.type) is KeyKind.INT64:
+            encoded = encode(column)
+            assert isinstance(encoded, Int64Keys)
+            self.keys, self.valid = encoded.keys, encoded.valid
+        else:
+            self.valid = to_numpy(column.is_valid()) if column.null_count else None
+        if pa.types.is_floating(column.type):
+            self.numbers = to_numpy(column).astype(np.float64, copy=False)
+        arrays = (self.keys, self.numbers, self.valid)
+        self.nbytes = sum(array.nbytes for array in arrays if array is not None)
+
+    def fold(self, fold: Fold, rows: Rows) -> Number:
+        """Over these rows of the segment; NULLs don't count."""
+        if self.valid is not None:
+            valid = self.valid[rows]
+            if fold is Fold.COUNT:
+                return int(np.count_nonzero(valid))
+            numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            rows = numbers[valid]
+        count = count_rows(rows)
+        if fold is Fold.COUNT:
+            return count
+        if count == 0:
+            return EMPTY[fold]
+        assert self.keys is not None
+        match fold:
+            case Fold.MIN:
+                return int(self.keys[rows].min())
+            case Fold.MAX:
+                return int(self.keys[rows].max())
+            case _ if self.numbers is not None:
+                with np.errstate(all="ignore"):  # infinities of both signs make NaN, as they should
+                    return float(self.numbers[rows].sum())
+            case _:
+                return exact_sum(self.keys[rows])
+
+
+def exact_sum(values: npt.NDArray[np.int64]) -> int:
+    """However large it is."""
+    most = max(-int(values.min()), int(values.max()))
+    if most * len(values) < 1 << 63:
+        return int(values.sum())
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFF_FFFF).sum())
+
+
+def count_rows(rows: Rows) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+class Matches:
+    """The rows of one segment that satisfy a block: all of them, their numbers, or bits, whichever is smallest."""
+
+    __slots__ = ("_bits", "_numbers", "nbytes", "rows")
+
+    def __init__(self, ids: RowIds | None, rows: int) -> None:
+        self.rows = rows
+        self._bits: npt.NDArray[np.uint8] | None = None
+        self._numbers: npt.NDArray[np.intp] | None = None
+        if ids is not None and len(ids) * 64 > rows:
+            mask = np.zeros(rows, dtype=np.bool_)
+            mask[ids] = True
+            self._bits = np.packbits(mask, bitorder="little")
+        elif ids is not None:
+            self._numbers = ids.astype(np.intp)
+        kept = self._bits if self._numbers is None else self._numbers
+        self.nbytes = 0 if kept is None else kept.nbytes
+
+    def between(self, first: int, last: int) -> Rows:
+        """Those from row `first` to before row `last`."""
+        if self._numbers is not None:
+            start, stop = self._numbers.searchsorted((first, last))
+            return self._numbers[start:stop]
+        if self._bits is None:
+            return slice(first, last)
+        octet = first >> 3
+        bits = np.unpackbits(self._bits[octet : (last + 7) >> 3], bitorder="little")
+        octet <<= 3
+        return bits[first - octet : last - octet].view(np.bool_).nonzero()[0] + first
+
+    def among(self, first: int, mask: Mask) -> Rows:
+        """Those for which the mask, which begins at row `first`, holds."""
+        rows = self.between(first, first + len(mask))
+        return mask.nonzero()[0] + first if isinstance(rows, slice) else rows[mask[rows - first]]
+
+
+def tiles_of(fold: Fold, vector: Vector | None, matches: Matches) -> list[Number]:
+    """The fold of each tile of a segment."""
+    return [
+        fold_rows(fold, vector, matches.between(start, min(start + TILE_ROWS, matches.rows)))
+        for start in range(0, matches.rows, TILE_ROWS)
+    ]
+
+
+def fold_rows(fold: Fold, vector: Vector | None, rows: Rows) -> Number:
+    return count_rows(rows) if vector is None else vector.fold(fold, rows)
+
+
+def overflow(total: int) -> EvaluationError:
+    return EvaluationError(
+        f"The sum {total} is out of range for BIGINT.", hint="sum decimals instead: sum(CAST(x AS DECIMAL(18, 0)))"
+    )
+
+
+def finisher(aggregate: Aggregate, output: Output, type_: pa.DataType) -> Callable[[Sequence[Number]], pa.Array]:
+    """From a window's partials to a column of one value. What nothing folds to is NULL, but a count is 0."""
+    at, count = output.at, output.count
+    fold = aggregate.partials[at].fold
+    encode_one = _encoder(type_)
+    null = pa.nulls(1, type_)
+
+    def least_or_greatest(numbers: Sequence[Number]) -> pa.Array:
+        number = numbers[at]
+        return null if isinstance(number, float) else encode_one(number)
+
+    def float_of_key(numbers: Sequence[Number]) -> pa.Array:
+        number = numbers[at]
+        return null if isinstance(number, float) else encode_one(_float_of(number))
+
+    def total(numbers: Sequence[Number]) -> pa.Array:
+        assert count is not None
+        return encode_one(numbers[at]) if numbers[count] else null
+
+    def integer_total(numbers: Sequence[Number]) -> pa.Array:
+        assert count is not None
+        number = numbers[at]
+        if not -(1 << 63) <= number < 1 << 63:
+            raise overflow(int(number))
+        return encode_one(number) if numbers[count] else null
+
+    def average(numbers: Sequence[Number]) -> pa.Array:
+        assert count is not None
+        return encode_one(numbers[at] / numbers[count]) if numbers[count] else null
+
+    def decimal_average(numbers: Sequence[Number]) -> pa.Array:
+        assert count is not None
+        number, rows = int(numbers[at]), int(numbers[count])
+        if not rows:
+            return null
+        # Spark has four digits more than the column, and rounds half up
+        quotient = (abs(number) * 20_000 + rows) // (2 * rows)
+        return encode_one(-quotient if number < 0 else quotient)
+
+    if output.make is Make.AVERAGE:
+        return decimal_average if pa.types.is_decimal(type_) else average
+    if fold in (Fold.MIN, Fold.MAX):
+        return float_of_key if pa.types.is_floating(type_) else least_or_greatest
+    if fold is Fold.SUM:
+        # ten digits more than the column's hold the sum of ten thousand million decimals
+        return integer_total if pa.types.is_integer(type_) else total
+    return lambda numbers: encode_one(numbers[at])
+
+
+def _float_of(key: int) -> float:
+    """The double of a key."""
+    value: float = struct.unpack("<d", struct.pack("<q", key if key >= 0 else INT64_MIN - key))[0]
+    return value
+
+
+def _encoder(type_: pa.DataType) -> Callable[[Number], pa.Array]:
+    """Makes an array of one value of its bytes: Arrow's own conversion takes longer, and imports pandas."""
+    if pa.types.is_floating(type_):
+        pack = struct.Struct("<f" if type_.bit_width == 32 else "<d").pack
+        return lambda number: pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(pack(number))])
+    width, signed = max(type_.bit_width // 8, 1), type_.bit_width > 1
+
+    def encode_one(number: Number) -> pa.Array:
+        data = int(number).to_bytes(width, "little", signed=signed)
+        return pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(data)])
+
+    return encode_one

@@ -1,0 +1,66 @@
+"""The unit in which tuples meet blocks: a *tile*, up to 8,192 consecutive tuples of a segment.
+
+Few enough that the bitmaps of its columns stay in the processor's cache while thousands of blocks pass over them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+TILE = 8_192
+WORDS = TILE // 64
+"""Words of 64 bits in a bitmap of a tile."""
+
+STEP = 64
+"""A column with too many cuts for a bitmap each has one per this many rows in order of value."""
+
+SPARSE = 48
+"""A block one of whose terms leaves this many rows or fewer is verified row by row."""
+
+
+class Terms(NamedTuple):
+    """The factors of a page's blocks. Term t is on column `source[t]`, or is predicate `-1 - source[t]`."""
+
+    first_term: Array
+    """Of each block, and one more."""
+    source: Array
+    or_null: Array
+    """Of each term: whether NULL satisfies it."""
+    first_interval: Array
+    """Of each term, and one more."""
+    low: Array
+    """Of each interval: the cut it begins at."""
+    high: Array
+
+
+class Tile(NamedTuple):
+    """A tile as it is arranged by a page: the rows below cut g are bitmap `base[g]` and `order[fix[g]:below[g]]`."""
+
+    first_cut: Array
+    """Of each column, and one more."""
+    below: Array
+    fix: Array
+    base: Array
+    order: Array
+    """Of each column: the rows by value."""
+    ranks: Array
+    """Of each column and row."""
+    null_bitmap: Array
+    """Of each column: the number of the bitmap of its NULLs."""
+    null_count: Array
+    bitmaps: Array
+    predicates: Array
+    """Of each predicate: the bitmap of the rows it holds for."""
+    predicate_count: Array
+
+
+def words_of(rows: int) -> int:
+    return (rows + 63) >> 6
+
+
+def tiles_of(rows: int) -> int:
+    return -(-rows // TILE)

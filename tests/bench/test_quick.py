@@ -1,0 +1,72 @@
+"""`ladle bench NAME --quick` runs, checks what it counts, and leaves figures, a plot and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import ladle.bench._rig
+from ladle.bench._parts import PARTS
+from ladle.cli import main
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
+
+
+def figures(directory: Path, name: str) -> dict[str, Any]:
+    """The JSON, after a look at the plot and the page."""
+    assert ElementTree.parse(directory / f"{name}.svg").getroot().tag.endswith("svg")
+    page = (directory / f"{name}.md").read_text()
+    assert f"({name}.svg)" in page
+    assert "`ladle bench " in page
+    assert str(directory) not in page
+    value: dict[str, Any] = json.loads((directory / f"{name}.json").read_text())
+    assert value["machine"]["cores"]
+    return value
+
+
+@pytest.mark.not_at_one_row("measures time")
+def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "peers", "--quick", "--out", str(tmp_path)]) == 0
+    bars = figures(tmp_path, "peers-quick")["bars"]
+    assert [*dict.fromkeys(bar["part"] for bar in bars)] == [*PARTS]
+    out = capsys.readouterr().out
+    page = (tmp_path / "peers-quick.md").read_text()
+    for bar in bars:
+        assert bar["measured"]["samples"]
+        assert bar["value"] > 0
+        assert bar["what"] in out
+        assert f"| {bar['what']} |" in page
+    # Good or bad, each is told.
+    assert out.count("NOT met") == sum(not bar["met"] for bar in bars)
+
+
+@pytest.mark.not_at_one_row("measures time")
+def test_psoup(tmp_path: Path) -> None:
+    assert main(["bench", "psoup", "--quick", "--out", str(tmp_path)]) == 0
+    value = figures(tmp_path, "psoup-quick")
+    for figure in ("figure_7a", "figure_7b", "table_2"):
+        assert {point["system"] for point in value[figure]} == {"NoMat", "PSoup-P", "PSoup-C"}
+    assert all(point["rows"] > 0 for point in value["table_2"])
+    for arrival in value["figure_9"]:
+        assert all(rate > 0 for rates in arrival["rates"].values() for rate in rates)
+    assert "| 8 | 0.8255 | 0.0130 | 0.0035 |" in (tmp_path / "psoup-quick.md").read_text()
+
+
+@pytest.mark.not_at_one_row("measures time")
+def test_a_rate_with_wrong_counts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = ladle.bench._rig.counts_by_duckdb
+    monkeypatch.setattr(ladle.bench._rig, "counts_by_duckdb", lambda *given: [n + 1 for n in honest(*given)])
+    assert main(["bench", "peers", "--quick", "--only", "growth", "--out", str(tmp_path)]) != 0
+    assert "count other tuples than DuckDB" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "peers", "--only", "arrival"]) != 0
+    assert "arrivals" in capsys.readouterr().err

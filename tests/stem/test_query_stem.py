@@ -1,0 +1,268 @@
+"""The Query SteM against plain evaluation of each block, tuple by tuple."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ladle.eddy import Account, Policy, Router, routing
+from ladle.eddy.routing import merged
+from ladle.plan import Block, Factor
+from ladle.plan.keys import Key, key_of
+from ladle.plan.ranges import Ranges
+from ladle.stem import grouped_filter, query_stem
+from ladle.stem.match import match
+from ladle.stem.query_stem import QueryStem, index_page, load_stem, save_page
+from ladle.stem.results import Results, ResultsWriter
+from ladle.stem.tiles import TILE
+
+TYPES = [pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.decimal128(30, 2)]
+
+
+def value_of(type_: pa.DataType, number: int) -> object:
+    if pa.types.is_boolean(type_):
+        return number % 2 == 1
+    if pa.types.is_floating(type_):
+        return [float("nan"), float("inf"), -float("inf"), -0.0, number / 4][number % 5] if number < 5 else number / 4
+    if pa.types.is_string(type_):
+        return ["", "é", "a" * (number % 3)][number % 3] + str(number)
+    if pa.types.is_binary(type_):
+        return bytes([number % 4]) * (number % 3)
+    if pa.types.is_decimal(type_):
+        return Decimal(number) * Decimal(10) ** (number % 20) - Decimal("0.25")
+    return number
+
+
+def random_ranges(rng: random.Random, column: str, type_: pa.DataType, domain: int) -> Ranges:
+    intervals: list[tuple[Key | None, Key | None]] = []
+    for _ in range(rng.choice([0, 1, 1, 1, 2, 5])):
+        low = key_of(value_of(type_, rng.randrange(domain)), type_)
+        high = key_of(value_of(type_, rng.randrange(domain)), type_)
+        if low > high:  # type: ignore[operator]
+            low, high = high, low
+        intervals.append((rng.choice([low, low, None]), rng.choice([high, high, None])))
+    return Ranges.of(column, intervals, null=rng.random() < 0.2)
+
+
+def random_blocks(rng: random.Random, types: dict[str, pa.DataType], count: int, domain: int) -> dict[int, Block]:
+    blocks = {}
+    for block in rng.sample(range(1, 10 * count + 1), count):
+        factors = []
+        for column, type_ in types.items():
+            for number in range(rng.choice([0, 1, 1, 2])):
+                ranges = random_ranges(rng, column, type_, domain)
+                factors.append(Factor(f"{block}.{column}.{number}", "false", (column,), ranges))
+        if rng.random() < 0.3:
+            limit = rng.randrange(domain)
+            factors.append(Factor(f"p{limit}", f'"x" % 7 < {limit % 7}', ("x",)))
+        if not factors:
+            factors.append(Factor("p3", '"x" % 7 < 3', ("x",)))
+        blocks[block] = Block("s", tuple(factors))
+    return blocks
+
+
+def expected(table: pa.Table, block: Block) -> list[int]:
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+
+    def holds(row: int) -> bool:
+        for factor in block.factors:
+            if factor.ranges is not None:
+                value = columns[factor.ranges.column][row]
+                type_ = table.schema.field(factor.ranges.column).type
+                if not factor.ranges.holds(None if value is None else key_of(value, type_)):
+                    return False
+            elif not columns["x"][row] % 7 < int(factor.duckdb.rpartition(" ")[2]):
+                return False
+        return True
+
+    return [row for row in range(len(table)) if holds(row)]
+
+
+def probe(stem: QueryStem, segments: list[pa.Table], directory: Path, router: Router | None = None) -> Results:
+    writer = ResultsWriter(directory, "data.parquet", stem.blocks)
+    router = router or Router()
+    for segment in segments:
+        assert stem.probe(segment, writer, router, slow=set()) == {}
+    path = writer.finish()
+    assert path is not None
+    return Results(path)
+
+
+def random_table(rng: random.Random, types: dict[str, pa.DataType], rows: int, domain: int, nulls: float) -> pa.Table:
+    columns = {
+        name: pa.array(
+            [None if rng.random() < nulls else value_of(type_, rng.randrange(domain)) for _ in range(rows)], type_
+        )
+        for name, type_ in types.items()
+    }
+    return pa.table({**columns, "x": pa.array([rng.randrange(1000) for _ in range(rows)], pa.int64())})
+
+
+@settings(max_examples=60)
+@given(
+    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from(TYPES), min_size=1, max_size=3),
+    st.lists(st.integers(1, 200), min_size=1, max_size=3),
+    st.sampled_from([3, 30, 1000]),
+    st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_every_block_finds_its_rows(
+    rng: random.Random, types: list[pa.DataType], sizes: list[int], domain: int, nulls: float
+) -> None:
+    columns = {f"c{number}": type_ for number, type_ in enumerate(types)}
+    blocks = random_blocks(rng, columns, 20, domain)
+    segments = [random_table(rng, columns, rows, domain, nulls) for rows in sizes]
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        save_page(directory / "one.page", index_page({b: blocks[b] for b in sorted(blocks)[:10]}))
+        save_page(directory / "two.page", index_page({b: blocks[b] for b in sorted(blocks)[10:]}))
+        stem = load_stem([str(directory / "one.page"), str(directory / "two.page")])
+        results = probe(stem, segments, directory)
+        for block_id, block in blocks.items():
+            counts = results.counts(block_id).tolist()
+            for number, segment in enumerate(segments):
+                rows = results.rows(block_id, number)
+                found = list(range(len(segment))) if rows is None else rows.tolist()
+                assert found == expected(segment, block)
+                assert counts[number] == len(found)
+
+
+INT64_TYPES = [pa.int32(), pa.int64(), pa.float64(), pa.bool_()]
+
+
+@settings(max_examples=60)
+@given(
+    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from(INT64_TYPES), min_size=1, max_size=3),
+    st.sampled_from([3, 30, 1000]),
+    st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_without_an_index_the_rows_are_the_same(
+    rng: random.Random, types: list[pa.DataType], domain: int, nulls: float
+) -> None:
+    columns = {f"c{number}": type_ for number, type_ in enumerate(types)}
+    table = random_table(rng, columns, 100, domain, nulls)
+    for block in random_blocks(rng, columns, 10, domain).values():
+        # IS NULL alone has no key that tells its kind, and is left to the text of the factor
+        ends = [interval for factor in block.factors if factor.ranges for interval in factor.ranges.intervals]
+        if any(f.ranges and set(f.ranges.intervals) <= {(None, None)} for f in block.factors) or not ends:
+            continue
+        assert np.flatnonzero(match(table, block)).tolist() == expected(table, block)
+
+
+@pytest.mark.parametrize("bitmaps_max", [0, 8, 100_000])
+@pytest.mark.parametrize("nulls", [0.0, 0.05])
+def test_large_tiles_in_both_forms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bitmaps_max: int, nulls: float
+) -> None:
+    """Several tiles a segment, bitmaps by cut and by step, blocks from a single row to all."""
+    monkeypatch.setattr(grouped_filter, "_BITMAPS_MAX", bitmaps_max)
+    rng = random.Random(7)
+    types = {"a": pa.int32(), "b": pa.float64(), "c": pa.string()}
+    table = random_table(rng, types, 2 * TILE + 77, 2000, nulls)
+    blocks = random_blocks(rng, types, 40, 2000)
+    point = key_of(value_of(pa.int32(), 5), pa.int32())
+    assert isinstance(point, int)
+    blocks[1000] = Block("s", (Factor("one", "false", ("a",), Ranges.of("a", [(point, point + 1)])),))
+    blocks[1001] = Block("s", (Factor("all", "false", ("a",), Ranges.of("a", [(None, None)], null=True)),))
+    blocks[1002] = Block("s", (Factor("none", "false", ("a",), Ranges.of("a", [])),))
+    results = probe(QueryStem([index_page(blocks)]), [table], tmp_path)
+    for block_id, block in blocks.items():
+        rows = results.rows(block_id, 0)
+        assert (list(range(len(table))) if rows is None else rows.tolist()) == expected(table, block)
+    assert results.rows(1001, 0) is None
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("dear", [0.0, 1.0])
+@pytest.mark.parametrize("explore_every", [1, 2, 1_000])
+def test_no_order_changes_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: Policy, dear: float, explore_every: int
+) -> None:
+    """Every policy, with predicates before and after they are known to be dear, and filters that look at few tuples."""
+    monkeypatch.setattr(query_stem, "_DEAR_SECONDS", dear)
+    monkeypatch.setattr(query_stem, "_SECONDS_PER_BLOCK", 0.0)
+    monkeypatch.setattr(routing, "_EXPLORE_EVERY", explore_every)
+    rng = random.Random(explore_every)
+    types = {"a": pa.int32(), "b": pa.float64(), "c": pa.string()}
+    segments = [random_table(rng, types, 1_500, 300, 0.1) for _ in range(3)] + [random_table(rng, types, 5, 3, 0.5)]
+    blocks = random_blocks(rng, types, 12, 300)
+    router = Router(policy, seed=3)
+    results = probe(QueryStem([index_page(blocks)]), segments, tmp_path, router)
+    for block_id, block in blocks.items():
+        for number, segment in enumerate(segments):
+            rows = results.rows(block_id, number)
+            assert (list(range(len(segment))) if rows is None else rows.tolist()) == expected(segment, block)
+    if explore_every <= 2:
+        assert {"a", "b", "c"} <= set(router.accounts)
+
+
+def test_tuples_that_no_query_wants_visit_fewer_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One selective filter and one that lets most pass: the selective one comes first by itself, and the other looks at
+    what is left. When the data turn, the order does."""
+    monkeypatch.setattr(query_stem, "_SECONDS_PER_BLOCK", 0.0)
+    one = Factor("one", "false", ("a",), Ranges.of("a", [(0, 10)]))
+    other = Factor("other", "false", ("b",), Ranges.of("b", [(0, 10)]))
+    stem = QueryStem([index_page({1: Block("s", (other, one))})])
+    rng = random.Random(5)
+    spread = pa.array([rng.randrange(1000) for _ in range(TILE)], pa.int64())
+    close = pa.array([rng.randrange(11) for _ in range(TILE)], pa.int64())
+    known: dict[str, Account] = {}
+    for first, second in (("a", "b"), ("b", "a")):
+        segment = pa.table({first: spread, second: close})
+        for epoch in range(6):
+            router = Router(known=known, seed=epoch)
+            probe(stem, [segment] * 20, tmp_path / f"{first}{epoch}", router)
+            known = merged(known, [router.accounts])
+        assert Router(known=known).order(["a", "b"]) == [first, second]
+        assert known[second].reached < 0.5
+
+
+def test_a_dear_predicate_sees_only_tuples_that_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_stem, "_DEAR_SECONDS", 0.0)
+    narrow = Factor("narrow", "false", ("x",), Ranges.of("x", [(0, 10)]))
+    dear = Factor("dear", '"x" % 2 = 0', ("x",))
+    stem = QueryStem([index_page({1: Block("s", (dear, narrow))})])
+    segment = pa.table({"x": pa.array(range(1000), pa.int64())})
+    known = {"dear": Account(1000, 1000, 500, 1.0)}
+    router = Router(known=known)
+    results = probe(stem, [segment], tmp_path, router)
+    assert router.accounts["dear"].visited == 10
+    rows = results.rows(1, 0)
+    assert rows is not None
+    assert rows.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_a_factor_that_raises_leaves_only_its_own_blocks_uncovered(tmp_path: Path) -> None:
+    bad = Factor("bad", "CAST(\"x\" || 'y' AS INTEGER) = 1", ("x",))
+    good = Factor("good", "false", ("x",), Ranges.of("x", [(0, 10)]))
+    stem = QueryStem([index_page({1: Block("s", (good,)), 2: Block("s", (good, bad)), 3: Block("s", (bad,))})])
+    writer = ResultsWriter(tmp_path, "data.parquet", stem.blocks)
+    failures = stem.probe(pa.table({"x": [1, 50]}), writer, Router(), slow=set())
+    assert set(failures) == {2, 3}
+    path = writer.finish()
+    assert path is not None
+    results = Results(path)
+    assert results.covered.tolist() == [1]
+    rows = results.rows(1, 0)
+    assert rows is not None
+    assert rows.tolist() == [0]
+
+
+def test_a_page_that_is_gone_or_damaged_covers_nothing(tmp_path: Path) -> None:
+    assert len(load_stem([str(tmp_path / "gone.page")]).blocks) == 0
+    path = tmp_path / "damaged.page"
+    save_page(path, index_page({1: Block("s", (Factor("f", "false", ("x",), Ranges.of("x", [(0, 10)])),))}))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert len(load_stem([str(path)]).blocks) == 0
+    assert not path.exists()
