@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from ladle.eddy import Account, Policy, Router, routing
 from ladle.eddy.routing import merged
+from ladle.evaluate import FactorResult, evaluate_factors
 from ladle.plan import Block, Factor
 from ladle.plan.keys import Key, key_of
 from ladle.plan.ranges import Ranges
@@ -239,6 +242,22 @@ def test_a_dear_predicate_sees_only_tuples_that_are_wanted(tmp_path: Path, monke
     rows = results.rows(1, 0)
     assert rows is not None
     assert rows.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_a_few_tuples_make_no_predicate_dear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a statement costs by itself is much for each of ten tuples: all predicates still share one."""
+    statements: list[int] = []
+
+    def counted(table: pa.Table, factors: Iterable[Factor], **limits: Any) -> FactorResult:
+        wanted = list(factors)
+        statements.append(len(wanted))
+        return evaluate_factors(table, wanted, **limits)
+
+    monkeypatch.setattr(query_stem, "evaluate_factors", counted)
+    blocks = {number: Block("s", (Factor(f"p{number}", f'"x" % 7 = {number}', ("x",)),)) for number in range(1, 6)}
+    router = Router(known={f"p{number}": Account(10, 10, 5, 0.005) for number in range(1, 6)})
+    probe(QueryStem([index_page(blocks)]), [pa.table({"x": pa.array(range(10), pa.int64())})] * 3, tmp_path, router)
+    assert statements == [5, 5, 5]
 
 
 def test_a_factor_that_raises_leaves_only_its_own_blocks_uncovered(tmp_path: Path) -> None:

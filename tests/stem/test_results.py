@@ -194,3 +194,12 @@ def test_a_page_that_was_not_there_is_looked_for_again(tmp_path: Path) -> None:
     save_page(path, index_page({7: Block("s", (Factor("`n` > 1", '"n" > 1', ("n",)),))}))
     assert load_stem([str(path)]).blocks.tolist() == [7]
     assert [found.name for found in path.parent.iterdir()] == ["1-x.page"]
+
+
+def test_more_results_than_offsets_can_tell_are_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ladle.stem.results._WORDS_MAX", 1)
+    writer = writer_for(tmp_path, "a.parquet", [1])
+    for _ in range(3):
+        put(writer, 100, {1: set(range(50))})
+    assert writer.finish() is None
+    assert list(tmp_path.iterdir()) == []

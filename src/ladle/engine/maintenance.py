@@ -161,15 +161,17 @@ class Maintenance:
             self._doomed = [entry for entry in self._doomed if entry[0] > now]
             for _, seq, path in due:
                 self._store.bury(seq, path)
-        if thorough or now - self._looked >= _LOOK_SECONDS:
+        looking = thorough or now - self._looked >= _LOOK_SECONDS
+        if looking:
             self._looked = now
             if "delta" not in self.errors:
                 self._bury_orphans()
             self._remove_results()
-            self._bound_results()
         elif self._queries_looked is not self._store.catalog.queries:
             self._remove_results()
         self._store.dig()
+        if looking:
+            self._bound_results()
 
     def _bury_orphans(self) -> None:
         """Files of attempts that were never committed, and directories of dropped streams."""

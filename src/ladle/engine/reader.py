@@ -207,7 +207,9 @@ class Reader:
                 numbers = numbers[first:last]
             if inside is not None:
                 numbers = numbers[inside[numbers]]
-        pick = Pick([], numbers, start, stop)
+        return self._with_columns(stream, piece, Pick([], numbers, start, stop), columns)
+
+    def _with_columns(self, stream: StreamState, piece: Piece, pick: Pick, columns: tuple[str, ...]) -> Pick:
         return pick._replace(columns=self.columns(stream, piece, columns)) if pick.rows and columns else pick
 
     def _within(self, stream: StreamState, piece: Piece, extent: Extent) -> tuple[int, int, Mask | None]:
@@ -242,11 +244,8 @@ class Reader:
             matched = np.flatnonzero(mask[at : at + pick.rows])
             at += pick.rows
             found.append(Pick([], matched + pick.start if pick.numbers is None else pick.numbers[matched], 0, 0))
-
-        def complete(piece: Piece, pick: Pick) -> Pick:
-            return pick._replace(columns=self.columns(stream, piece, columns)) if pick.rows and columns else pick
-
-        yield from zip(pieces, _side_by_side(complete, pieces, found), strict=True)
+        read = _side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, columns), pieces, found)
+        yield from zip(pieces, read, strict=True)
 
     def count_covered(self, scan: Scan, extent: Extent) -> tuple[int, int]:
         """How many segments of the window are covered for this scan, and how many there are."""

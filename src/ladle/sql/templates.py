@@ -1,4 +1,4 @@
-"""Templates: standing queries that differ in numbers alone are parsed and bound once (millions are, PSoup section 1).
+"""Templates: standing queries that differ in numbers alone are parsed and bound once.
 
 The key of a text is what stands between its runs of digits. That is no parsing: the tokenizer said, when the key was
 first seen, which runs are numbers by themselves, and equal text between runs that are not empty gives equal tokens. Of

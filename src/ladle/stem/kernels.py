@@ -260,6 +260,17 @@ def _rows_of_term(terms: Terms, tile: Tile, t: int, rows: Array, words: int) -> 
 
 
 @compiled()
+def _restrict(lineage: Array, started: bool, rows: Array, words: int) -> None:
+    """Leave those of the rows; the first term begins with them."""
+    if started:
+        for w in range(words):
+            lineage[w] &= rows[w]
+    else:
+        for w in range(words):
+            lineage[w] = rows[w]
+
+
+@compiled()
 def _narrow(
     terms: Terms, tile: Tile, b: int, visited: Array, rows: int, lineage: Array, scratch: Array, words: int
 ) -> bool:
@@ -271,13 +282,7 @@ def _narrow(
         if not visited[column if column >= 0 else tile.null_count.size - 1 - column]:
             continue
         if column < 0:
-            bitmap = tile.predicates[-1 - column]
-            if started:
-                for w in range(words):
-                    lineage[w] &= bitmap[w]
-            else:
-                for w in range(words):
-                    lineage[w] = bitmap[w]
+            _restrict(lineage, started, tile.predicates[-1 - column], words)
             started = True
             continue
         i = terms.first_interval[t]
@@ -296,12 +301,7 @@ def _narrow(
                 started = True
                 continue
         _rows_of_term(terms, tile, t, scratch, words)
-        if started:
-            for w in range(words):
-                lineage[w] &= scratch[w]
-        else:
-            for w in range(words):
-                lineage[w] = scratch[w]
+        _restrict(lineage, started, scratch, words)
         started = True
     return started
 

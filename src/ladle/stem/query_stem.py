@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -41,8 +41,8 @@ Mask = npt.NDArray[np.bool_]
 _SLACK = 64
 _SECONDS_PER_BLOCK = 1e-7
 """What it takes to find out which tuples of a tile a block still wants."""
-_DEAR_SECONDS = 5e-7
-"""A predicate that takes longer for a tuple is evaluated only where it is still wanted."""
+_DEAR_SECONDS = 0.02
+"""A predicate that is expected to take longer on a whole segment is evaluated only where it is still wanted."""
 _ALL_DROPPED = np.zeros(0, dtype=np.bool_)
 
 
@@ -62,11 +62,10 @@ class Page:
     def columns(self) -> set[str]:
         return {each.column for each in self.filters} | {name for each in self.predicates for name in each.columns}
 
-    def blocks_with(self, failed: Iterable[str]) -> BlockIds:
-        """The blocks that need one of these predicates."""
-        gone = {-1 - number for number, factor in enumerate(self.predicates) if factor.sql in set(failed)}
-        hit = np.isin(self.terms.source, list(gone))
-        return self.blocks[np.unique(np.searchsorted(self.terms.first_term, np.flatnonzero(hit), side="right") - 1)]
+    def blocks_with(self, predicate: str) -> BlockIds:
+        """The ids of the blocks that have a predicate."""
+        source = self._source(predicate)
+        return self.blocks[:0] if source is None else self.blocks[self.blocks_on(source)]
 
     def blocks_on(self, source: int) -> Array:
         """The numbers of the blocks that have a term on a column or a predicate."""
@@ -101,10 +100,15 @@ class Page:
                 kept = int(np.count_nonzero(self._wanted(number, rows)))
                 router.observe(operator, Account(rows, visited, visited - kept, seconds))
 
-    def wanted_by(self, predicate: str, rows: int) -> Mask:
-        """The tuples of a tile, as it is arranged now, that some block with a predicate still wants."""
-        number = next(number for number, factor in enumerate(self.predicates) if factor.sql == predicate)
-        return self._wanted(-1 - number, rows)
+    def wanted_by(self, predicate: str, segment: Chunk, router: Router) -> Mask:
+        """The tuples of a segment that some block with a predicate still wants."""
+        wanted = np.zeros(len(segment.table), dtype=np.bool_)
+        source = self._source(predicate)
+        if source is not None:
+            for start, rows in _tiles(segment.table):
+                self.visit(segment, start, rows, router)
+                wanted[start : start + rows] = self._wanted(source, rows)
+        return wanted
 
     def probe(self, rows: int, end: int) -> tuple[Array, Array, Array]:
         """Counts and offsets of each block in the tile that was visited, and the payload, which will begin at `end`."""
@@ -120,6 +124,9 @@ class Page:
         )  # fmt: skip
         offsets += np.uint32(end)
         return counts, offsets, scratch.payload[:used]
+
+    def _source(self, predicate: str) -> int | None:
+        return next((-1 - number for number, factor in enumerate(self.predicates) if factor.sql == predicate), None)
 
     def _pays(self, number: int, account: Account, rows: int) -> bool:
         spared = account.seconds_per_tuple * rows * (1.0 - account.reached)
@@ -193,7 +200,7 @@ class QueryStem:
         chunk = Chunk(segment, {name: encode(segment.column(name)) for name in columns}, {})
         failures: dict[int, Failure] = {}
         for sql, failure in self._evaluate(chunk, router, seconds_max, slow).items():
-            blocks = [block for page in self._pages for block in page.blocks_with([sql]).tolist()]
+            blocks = [block for page in self._pages for block in page.blocks_with(sql).tolist()]
             failures |= dict.fromkeys(blocks, failure)
             results.fail(blocks)
             if failure.slow:
@@ -215,9 +222,9 @@ class QueryStem:
         that some block still wants when they are reached.
         """
         pending = [factor for factor in self._predicates if factor.sql not in slow]
-        dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple > _DEAR_SECONDS}
-        cheap = [factor for factor in pending if factor.sql not in dear]
         rows = len(chunk.table)
+        dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple * rows > _DEAR_SECONDS}
+        cheap = [factor for factor in pending if factor.sql not in dear]
         began = time.perf_counter()
         evaluated = evaluate_factors(chunk.table, cheap, seconds_max=seconds_max)
         share = (time.perf_counter() - began) / max(len(cheap), 1)
@@ -227,8 +234,7 @@ class QueryStem:
             router.observe(factor.sql, Account(rows, rows, dropped, share))
         failures = dict(evaluated.failures)
         for sql in router.order(list(dear)):
-            wanted = self._wanted_by(chunk, sql, router)
-            kept = np.flatnonzero(wanted)
+            kept = np.flatnonzero(np.logical_or.reduce([page.wanted_by(sql, chunk, router) for page in self._pages]))
             began = time.perf_counter()
             found = evaluate_factors(chunk.table.take(from_numpy(kept)), [dear[sql]], seconds_max=seconds_max)
             seconds = time.perf_counter() - began
@@ -240,15 +246,6 @@ class QueryStem:
                 dropped = len(kept) - int(np.count_nonzero(mask))
                 router.observe(sql, Account(rows, len(kept), dropped, seconds))
         return failures
-
-    def _wanted_by(self, chunk: Chunk, predicate: str, router: Router) -> Mask:
-        wanted = np.zeros(len(chunk.table), dtype=np.bool_)
-        for page in self._pages:
-            if any(factor.sql == predicate for factor in page.predicates):
-                for start, rows in _tiles(chunk.table):
-                    page.visit(chunk, start, rows, router)
-                    wanted[start : start + rows] |= page.wanted_by(predicate, rows)
-        return wanted
 
 
 def _tiles(table: pa.Table) -> Iterator[tuple[int, int]]:

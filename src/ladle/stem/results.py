@@ -39,6 +39,8 @@ Words = npt.NDArray[np.uint64]
 SUFFIX = ".results"
 _END = struct.Struct("<8sQQQQ")
 _MAGIC = b"LADLERS1"
+_WORDS_MAX = (1 << 32) - 1
+"""Offsets are 32 bits wide."""
 
 
 class DamagedResults(ValueError):
@@ -87,12 +89,16 @@ class ResultsWriter:
         return self._words
 
     def write(self, payload: Words) -> None:
+        if self._broken or self._sink is None:
+            return
         self._words += len(payload)
-        if not self._broken and self._sink is not None:
-            try:
-                self._sink.write(payload.data)
-            except OSError as error:
-                self._give_up(error)
+        if self._words > _WORDS_MAX:
+            self._give_up("they are more than a file can hold")
+            return
+        try:
+            self._sink.write(payload.data)
+        except OSError as error:
+            self._give_up(error)
 
     def fail(self, blocks: Collection[int]) -> None:
         """Blocks that could not be evaluated somewhere: the whole file stays uncovered for them."""
@@ -131,9 +137,10 @@ class ResultsWriter:
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
 
-    def _give_up(self, error: OSError) -> None:
-        _log.info("results of %s are not kept: %s", self._data_file, error)
+    def _give_up(self, why: OSError | str) -> None:
+        _log.info("results of %s are not kept: %s", self._data_file, why)
         self._broken = True
+        self._words = 0
         self.abort()
 
 
@@ -190,13 +197,6 @@ class Results:
             raise KeyError(block)
         counts = self._counts[:, place].astype(np.int64)
         return np.add.reduceat(counts, self._first_tile[:-1]) if len(counts) else counts
-
-    def tile_counts(self, block: int, segment: int) -> Counts:
-        """How many rows of each tile of a segment match."""
-        place = self._place(block)
-        if place is None:
-            raise KeyError(block)
-        return self._counts[self._first_tile[segment] : self._first_tile[segment + 1], place]
 
     def _tile(self, count: int, offset: int, size: int) -> npt.NDArray[np.integer]:
         """Row ids within one tile."""

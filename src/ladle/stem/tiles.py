@@ -60,7 +60,3 @@ class Tile(NamedTuple):
 
 def words_of(rows: int) -> int:
     return (rows + 63) >> 6
-
-
-def tiles_of(rows: int) -> int:
-    return -(-rows // TILE)
