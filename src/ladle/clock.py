@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 from ladle.errors import TypeMismatch
@@ -66,5 +67,6 @@ def interval_text(us: int) -> str:
     return f"{us / 1e6:.6f}".rstrip("0").rstrip(".") + " seconds"
 
 
+@lru_cache(maxsize=1_024)
 def to_datetime(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)

@@ -66,6 +66,9 @@ def is_nested(type_: pa.DataType) -> bool:
     return bool(pa.types.is_nested(type_))
 
 
+_SELECTIONS_MAX = 4_096
+
+
 @dataclass(frozen=True)
 class Column:
     name: str
@@ -104,7 +107,7 @@ class StreamSchema:
         lowered = name.lower()
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
-    @property
+    @cached_property
     def timestamp_column(self) -> str:
         """The physical name of the column that holds `ts`."""
         if self.timestamp is None:
@@ -112,6 +115,19 @@ class StreamSchema:
         column = self.column(self.timestamp)
         assert column is not None
         return column.name
+
+    def select(self, names: tuple[str, ...]) -> pa.Schema:
+        """Some fields of `arrow`; made once for each choice, as every invocation asks."""
+        found = self._selected.get(names)
+        if found is None:
+            if len(self._selected) >= _SELECTIONS_MAX:
+                self._selected.clear()
+            found = self._selected[names] = pa.schema([self.arrow.field(name) for name in names])
+        return found
+
+    @cached_property
+    def _selected(self) -> dict[tuple[str, ...], pa.Schema]:
+        return {}
 
     @cached_property
     def arrow(self) -> pa.Schema:

@@ -24,7 +24,7 @@ from ladle.stem.aggregates import (
     RankedTree,
     Vector,
     count_rows,
-    exact_sum,
+    exact_sums,
     finisher,
     fold_rows,
     tiles_of,
@@ -205,11 +205,12 @@ def test_folds_are_pythons(name: str, data: st.DataObject) -> None:
         assert same(one(fold, type_, number, int(count)), expected), fold
 
 
-def test_a_sum_that_passes_64_bits_is_exact() -> None:
-    values = np.array([(1 << 63) - 1] * 5 + [-(1 << 63)] * 2 + [3], dtype=np.int64)
-    assert exact_sum(values) == sum(int(value) for value in values)
-    assert exact_sum(np.array([-(1 << 63)] * 3, dtype=np.int64)) == -3 << 63
-    assert exact_sum(np.array([1, 2], dtype=np.int64)) == 3
+def test_sums_that_pass_64_bits_are_exact() -> None:
+    values = np.array([(1 << 63) - 1] * 5 + [-(1 << 63)] * 2 + [3] + [-(1 << 63)] * 3 + [1, 2], dtype=np.int64)
+    runs = [(0, 8), (8, 11), (11, 13)]
+    expected = [sum(int(value) for value in values[first:last]) for first, last in runs]
+    assert exact_sums(values, np.array([first for first, _ in runs]), 8 << 63) == expected
+    assert exact_sums(np.array([1, 2], dtype=np.int8), np.zeros(1, dtype=np.intp), 4) == [3]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_edges_are_exact(ids: np.ndarray[Any, Any] | None, data: st.DataObject, 
     inside = rows[(times[rows] > begin) & (times[rows] <= end) & (rows >= skip)]
     whole, parts = Times(times).cut(begin, end, skip)
     for fold in (Fold.COUNT, Fold.SUM, Fold.MIN, Fold.MAX):
-        tiles = tiles_of(fold, vector, matches)
+        tiles = tiles_of(fold, vector, matches.numbers, matches.rows)
         found = [EMPTY[fold], *(tiles[tile] for tile in whole)]
         for first, last, mask in parts:
             picked = matches.between(first, last) if mask is None else matches.among(first, mask)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ladle.catalog import Catalog, StreamState
-from ladle.engine.partials import Columns, Kept, Layout, Leaf, Tree, leaf_key
-from ladle.engine.reader import Extent, Reader
+from ladle.engine.layout import Extent, Layout, newer
+from ladle.engine.partials import Columns, Kept, Leaf, Tiles, Tree, leaf_key
+from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.errors import EvaluationError, InvocationTimeout
-from ladle.plan import Plan, RowsWindow
-from ladle.plan.window import MIN_US
+from ladle.plan import Plan
 from ladle.stem.aggregates import (
     COMBINE,
     EMPTY,
@@ -36,13 +37,17 @@ from ladle.stem.aggregates import (
 )
 from ladle.stem.groups import Grouping, Groups, TooManyGroups
 from ladle.stem.order import Part, Times, cut_range
+from ladle.stem.results import RowIds
 
 _ATTEMPTS = 4
 """Beyond this many, other threads with other snapshots take the tree away each time."""
 _PREPARED_MAX = 16_384
 
-_Fold = Callable[[int, Rows], tuple[Number, ...] | Groups]
+_Fold = Callable[[int, RowIds, int], Tiles | Groups]
+"""From a segment's number, the rows of it that match, and how many rows it has."""
 _GroupsKey = tuple[int, tuple[str, ...], tuple[str, ...]]
+_Combine = Callable[[list[Number]], Number]
+_TreeKey = tuple[int, str] | _GroupsKey
 
 
 class Prepared:
@@ -86,13 +91,14 @@ class _Ask:
         self.block_id = block_id
         self.extent = extent
         self.layout = layout
-        self.runs, self.edges = layout.order.cut(extent.begin_us, extent.end_us, extent.first_row)
+        self.cut = layout.cut(extent)
+        self.runs, self.edges = self.cut.runs, self.cut.edges
         self.unknown: set[int] = set()
         """Segments whose leaves are not known."""
         self.lacking: set[int] = set()
         """Segments at the edges that lack something."""
         # What this invocation uses, though it be evicted meanwhile.
-        self.trees: dict[object, Tree[Any]] = {}
+        self.trees: dict[_TreeKey, Tree[Any]] = {}
         self.columns: dict[int, Columns] = {}
         self.leaves: dict[int, Leaf] = {}
 
@@ -113,17 +119,6 @@ class Aggregates:
     @property
     def bytes(self) -> int:
         return self._kept.bytes
-
-    def extent(self, plan: Plan, catalog: Catalog, reader: Reader, now_us: int, wall_us: int) -> Extent:
-        """The window at NOW, as the reader has it; [ROWS n] without counting backwards, where times allow it."""
-        (scan,) = plan.scans
-        if isinstance(scan.window, RowsWindow):
-            stream = _stream(plan, catalog)
-            floor_us = stream.floor_us(wall_us)
-            first_row = self._layout(stream).order.last_rows(scan.window.rows, now_us, floor_us)
-            if first_row is not None:
-                return Extent(MIN_US if floor_us is None else floor_us, now_us, first_row)
-        return reader.extent(scan, now_us)
 
     def answer(self, plan: Plan, catalog: Catalog, reader: Reader, extent: Extent) -> pa.Table | None:
         """The answer, or None when the tree can't give it."""
@@ -148,8 +143,7 @@ class Aggregates:
         stream = _stream(plan, catalog)
         if self._prepare(plan).block_id(catalog, stream) is None:
             return None
-        runs, edges = self._layout(stream).order.cut(extent.begin_us, extent.end_us, extent.first_row)
-        return sum(last - first for first, last in runs) + len(edges)
+        return len(self._layout(stream).cut(extent).numbers)
 
     def _prepare(self, plan: Plan) -> Prepared:
         found = self._prepared.get(id(plan))
@@ -165,12 +159,12 @@ class Aggregates:
     def _one(self, ask: _Ask, reader: Reader) -> pa.Table | None:
         prepared = ask.prepared
 
-        def fold(at: int, rows: Rows) -> tuple[Number, ...]:
+        def fold(at: int, ids: RowIds, rows: int) -> Tiles:
             vectors = {name: _vector(ask, reader, at, name) for name in prepared.columns}
-            return tuple(
-                fold_rows(fold, None if column is None else vectors[column], rows)
-                for fold, _, column, _, _ in prepared.folds
-            )
+            return {
+                name: tiles_of(fold, None if column is None else vectors[column], ids, rows)
+                for fold, name, column, _, _ in prepared.folds
+            }
 
         for _ in range(_ATTEMPTS):
             with self._lock:
@@ -186,41 +180,52 @@ class Aggregates:
 
     def _numbers(self, ask: _Ask) -> list[Number] | None:
         """The window's partials; None when something is lacking, which then stands in `ask`."""
-        numbers: list[Number] = []
         cuts = [cut for at, skip in ask.edges if (cut := self._cut(ask, at, skip)) is not None]
-        for fold, name, column, combine, empty in ask.prepared.folds:
-            parts = [empty]
+        wholes: list[list[Number]] = []
+        for _, name, _, combine, empty in ask.prepared.folds:
             tree = self._tree(ask, (ask.block_id, name), combine)
+            parts = [empty]
             for first, last in ask.runs:
                 nodes = tree.parts(first, last)
                 if nodes is None:
                     ask.unknown.update(tree.unknown(first, last))
                 else:
                     parts += nodes
+            wholes.append(parts)
+        if ask.unknown or ask.lacking:
+            return None
+        numbers: list[Number] = []
+        for parts, (fold, name, column, combine, _) in zip(wholes, ask.prepared.folds, strict=True):
             for leaf, columns, whole, pieces in cuts:
                 vector = None if column is None else columns.vectors[column]
                 if whole:
                     tiles = leaf.tiles.get(name)
                     if tiles is None:
-                        tiles = leaf.tiles[name] = tiles_of(fold, vector, leaf.matches)
-                    parts += [tiles[tile] for tile in whole]
+                        tiles = leaf.tiles[name] = tiles_of(fold, vector, leaf.matches.numbers, leaf.matches.rows)
+                    parts += (
+                        tiles[whole.start : whole.stop] if isinstance(whole, range) else [tiles[at] for at in whole]
+                    )
                 for rows in pieces:
                     parts.append(fold_rows(fold, vector, rows))
             numbers.append(combine(parts))
-        return None if ask.unknown or ask.lacking else numbers
+        return numbers
 
-    def _cut(self, ask: _Ask, at: int, skip: int) -> tuple[Leaf, Columns, Iterable[int], list[Rows]] | None:
+    def _cut(self, ask: _Ask, at: int, skip: int) -> tuple[Leaf, Columns, Sequence[int], list[Rows]] | None:
         """A segment at an edge: the tiles wholly inside, and the rows inside of those that are not."""
         edge = self._edge(ask, at, ask.prepared.columns)
         if edge is None:
             return None
         leaf, columns = edge
-        extent = ask.extent
-        if columns.times is None:
-            rows = int(ask.layout.segments.rows[at])
-            whole, parts = cut_range(skip, rows, rows)
-        else:
-            whole, parts = columns.times.cut(extent.begin_us, extent.end_us, skip)
+        known = ask.cut.tiles.get(at)
+        if known is None:
+            if columns.times is None:
+                rows = int(ask.layout.segments.rows[at])
+                known = cut_range(skip, rows, rows)
+            else:
+                known = columns.times.cut(ask.extent.begin_us, ask.extent.end_us, skip)
+            if all(mask is None for _, _, mask in known[1]):
+                ask.cut.tiles[at] = known
+        whole, parts = known
         return leaf, columns, whole, [_inside(leaf.matches, part) for part in parts]
 
     # -- by group --
@@ -231,7 +236,7 @@ class Aggregates:
             return None
         grouping = Grouping(ask.prepared.aggregate)
 
-        def fold(at: int, rows: Rows) -> Groups:
+        def grouped(at: int, rows: Rows) -> Groups:
             vectors = {name: _vector(ask, reader, at, name) for name in ask.prepared.columns}
             segment = reader.segment(ask.stream, ask.layout.piece(at), ask.prepared.aggregate.groups)
             return grouping.of_rows(segment, vectors, rows)
@@ -248,10 +253,10 @@ class Aggregates:
                         parts += nodes
                 cuts = [(at, cut) for at, skip in ask.edges if (cut := self._rows(ask, at, skip)) is not None]
             if not ask.unknown and not ask.lacking:
-                parts += [fold(at, rows) for at, rows in cuts]
+                parts += [grouped(at, rows) for at, rows in cuts]
                 return grouping.answer(parts, ask.prepared.schema)
             try:
-                self._load(ask, reader, (), fold)
+                self._load(ask, reader, (), lambda at, ids, _: grouped(at, ids))
             except EvaluationError:
                 return None
         return None
@@ -269,7 +274,7 @@ class Aggregates:
 
     # -- what is kept, and what is lacking --
 
-    def _tree(self, ask: _Ask, key: object, combine: Callable[[list[Any]], Any]) -> RankedTree[Any]:
+    def _tree(self, ask: _Ask, key: _TreeKey, combine: Callable[[list[Any]], Any]) -> RankedTree[Any]:
         tree = ask.trees.get(key)
         if tree is None:
             found = self._kept.get(key)
@@ -297,23 +302,28 @@ class Aggregates:
         limit = self._store.settings.invoke_seconds_max
         deadline = time.monotonic() + limit
         time_column = ask.stream.schema.timestamp_column
-        columns = {at: Columns() for at in ask.lacking}
+        with self._lock:
+            known = {at: self._kept.get(ask.layout.keys[at]) for at in ask.lacking}
+        columns = {at: Columns(of if isinstance(of, Columns) else None) for at, of in known.items()}
         for at, loaded in columns.items():
-            piece = ask.layout.piece(at)
-            (stamps,) = reader.columns(ask.stream, piece, (time_column,))
-            assert stamps.values is not None
-            loaded.times = Times(stamps.values)
-            loaded.vectors = {name: _vector(ask, reader, at, name) for name in needed}
+            if loaded.times is None:
+                (stamps,) = reader.columns(ask.stream, ask.layout.piece(at), (time_column,))
+                assert stamps.values is not None
+                loaded.times = Times(stamps.values)
+            for name in needed:
+                if name not in loaded.vectors:
+                    loaded.vectors[name] = _vector(ask, reader, at, name)
         wanted = sorted(ask.unknown | ask.lacking)
         pieces = [ask.layout.piece(at) for at in wanted]
-        folded: dict[int, tuple[Number, ...] | Groups] = {}
+        folded: dict[int, Tiles | Groups] = {}
         leaves: dict[int, Leaf] = {}
         for at, (piece, ids) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
-            matches = Matches(ids, piece.rows)
+            # The tiles of one row's folds are needed at edges, too; of groups whole segments only.
+            if at in ask.unknown or not ask.prepared.aggregate.groups:
+                folded[at] = fold(at, np.arange(piece.rows) if ids is None else ids, piece.rows)
             if at in ask.lacking:
-                leaves[at] = Leaf(matches)
-            if at in ask.unknown:
-                folded[at] = fold(at, matches.between(0, piece.rows))
+                tiles = folded.get(at, {})
+                leaves[at] = Leaf(Matches(ids, piece.rows), {} if isinstance(tiles, Groups) else tiles)
             if time.monotonic() > deadline:
                 raise InvocationTimeout(f"Evaluation took longer than {limit:g} s and was stopped.")
         with self._lock:
@@ -326,7 +336,7 @@ class Aggregates:
         ask: _Ask,
         columns: Mapping[int, Columns],
         leaves: Mapping[int, Leaf],
-        folded: Mapping[int, tuple[Number, ...] | Groups],
+        folded: Mapping[int, Tiles | Groups],
     ) -> None:
         for at, loaded in columns.items():
             segment = ask.layout.keys[at]
@@ -338,25 +348,29 @@ class Aggregates:
         for at, leaf in leaves.items():
             ask.leaves[at] = leaf
             self._kept.put(leaf_key(ask.block_id, ask.layout.keys[at]), leaf)
-        for number, (key, tree) in enumerate(ask.trees.items()):
+        folds: dict[_TreeKey, tuple[str, _Combine]] = {
+            (ask.block_id, name): (name, combine) for _, name, _, combine, _ in ask.prepared.folds
+        }
+        for key, tree in ask.trees.items():
             for at, value in folded.items():
-                tree.put(ask.layout, at, value if isinstance(value, Groups) else value[number])
+                if isinstance(value, Groups):
+                    tree.put(ask.layout, at, value)
+                else:
+                    name, combine = folds[key]
+                    tree.put(ask.layout, at, combine(value[name]))
             if folded:
                 self._kept.put(key, tree)
 
     def _layout(self, stream: StreamState) -> Layout:
-        found = self._layouts.get(stream.id)
-        if found is not None and found.segments is stream.segments:
-            return found
-        made = Layout(stream, found)
-        with self._lock:
-            if found is None or made.lineage is not found.lineage:
-                self._layouts[stream.id] = made
-                if found is not None:
-                    self._kept.drop_segments(set(found.keys) - set(made.keys))
-            elif len(made.files) > len(found.files):
-                self._layouts[stream.id] = made
-        return made
+        layout = self._store.layout(stream)
+        known = self._layouts.get(stream.id)
+        if layout is not known:
+            with self._lock:
+                if newer(layout, known):
+                    self._layouts[stream.id] = layout
+                    if known is not None and layout.lineage is not known.lineage:
+                        self._kept.drop_segments(set(known.keys) - set(layout.keys))
+        return layout
 
     def _forget(self, catalog: Catalog) -> None:
         """After a commit: let go of what belongs to blocks that no longer stand and streams that were dropped."""

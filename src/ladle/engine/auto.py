@@ -13,6 +13,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from ladle.catalog import Catalog, QueryState
 from ladle.clock import to_datetime
 from ladle.engine.store import Store
@@ -50,6 +52,7 @@ class _Account:
     touched_us: int
     """When it was registered, first seen here, or last asked."""
     asked: _Fading
+    answer_rows: int = -1
     answer_bytes: int = 0
     mode: Materialize = Materialize.PARTIAL
 
@@ -100,7 +103,7 @@ class Auto:
             accounts = [self._awake[query] for query in self._active if query in self._awake]
             return [account.query for account in accounts if account.mode is Materialize.COMPLETE]
 
-    def asked(self, query: QueryState, answer_bytes: int) -> bool:
+    def asked(self, query: QueryState, answer: pa.Table) -> bool:
         """Note an invocation. A query that was swapped out is swapped in again, and then there is work to do."""
         if query.materialize is not Materialize.AUTO:
             return False
@@ -109,7 +112,9 @@ class Auto:
             woken = self._idle.pop(query.id, None)
             account = woken or self._awake.get(query.id) or _Account(query, now_us, _Fading(0.0, now_us))
             account.mode = Materialize.PARTIAL if woken else account.mode
-            account.touched_us, account.answer_bytes = now_us, answer_bytes
+            account.touched_us = now_us
+            if account.answer_rows != answer.num_rows:  # Arrow takes its time to say how large a table is
+                account.answer_rows, account.answer_bytes = answer.num_rows, answer.nbytes
             account.asked.add(1.0, now_us)
             self._awake[query.id] = account
             self._awake.move_to_end(query.id)

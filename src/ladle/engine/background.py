@@ -7,6 +7,8 @@ import threading
 import time
 from collections import deque
 
+import pyarrow as pa
+
 from ladle.catalog import QueryState, StreamState
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
@@ -76,9 +78,9 @@ class Background:
             kept.asked_at = time.monotonic()
         return kept
 
-    def answered(self, query: QueryState, answer_bytes: int) -> None:
+    def answered(self, query: QueryState, table: pa.Table) -> None:
         """An invocation is done: what is kept of a query follows how it is asked."""
-        if self._threads and self._auto.asked(query, answer_bytes):
+        if self._threads and self._auto.asked(query, table):
             self._work.set()
 
     def kept_bytes(self, query: QueryState) -> int:

@@ -11,10 +11,10 @@ import threading
 import pyarrow as pa
 
 from ladle.catalog import Catalog, StreamState
-from ladle.engine.reader import Extent, Reader, cut_to
+from ladle.engine.layout import EVERYTHING, Extent
+from ladle.engine.reader import Reader, cut_to
 from ladle.errors import EvaluationError
 from ladle.plan import Plan, RowsWindow, Scan
-from ladle.plan.window import MAX_US, MIN_US
 
 
 class Kept:
@@ -68,11 +68,10 @@ class Kept:
         with self._lock:
             rows = self._rows[number]
         missing = [piece for piece in pieces if (piece.file.name, piece.row_group) not in rows]
-        whole = Extent(MIN_US, MAX_US)
         try:
             gathered = {
                 (piece.file.name, piece.row_group): table
-                for piece, table in reader.gather(scan, whole, [piece.unbounded() for piece in missing], columns)
+                for piece, table in reader.gather(scan, EVERYTHING, [piece.unbounded() for piece in missing], columns)
             }
         except EvaluationError:
             # A tuple outside the window may be what raised; only those inside count.

@@ -327,7 +327,7 @@ class Database(FunctionMaker):
             moment = None if now is None else moment_of(now)
             keep_nothing = self._auto.mode(state) is Materialize.NONE
             answer = self._invoker.answer(state.plan, catalog, now=moment, kept=kept, keep_nothing=keep_nothing)
-        self._background.answered(state, answer.table.nbytes)
+        self._background.answered(state, answer.table)
         return answer
 
     def explain(self, text: str) -> str:

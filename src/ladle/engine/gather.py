@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -27,38 +28,52 @@ class Pick(NamedTuple):
     def rows(self) -> int:
         return self.stop - self.start if self.numbers is None else len(self.numbers)
 
+    def values(self, column: CachedColumn) -> pa.Array:
+        """The rows' values of a column of the segment."""
+        if self.numbers is None:
+            return column.array.slice(self.start, self.stop - self.start)
+        return column.array.take(from_numpy(self.numbers))
+
+    def narrowed(self, mask: npt.NDArray[np.bool_]) -> Pick:
+        """Those of the rows for which the mask holds, without columns."""
+        matched = mask.nonzero()[0]
+        return Pick([], matched + self.start if self.numbers is None else self.numbers[matched], 0, 0)
+
+
+_Part = tuple[Numbers | None, int, int, slice]
+"""Numbers, or a first and a last row, and where they go."""
+
 
 def collect(picks: Sequence[Pick], schema: pa.Schema) -> pa.Table:
     """The picked rows one after the other, as one table without chunks."""
     picks = [pick for pick in picks if pick.rows]
     if not picks:
         return schema.empty_table()
-    total = sum(pick.rows for pick in picks)
-    arrays = [
-        _column([pick.columns[at] for pick in picks], picks, total, field.type) for at, field in enumerate(schema)
+    ends = list(accumulate(pick.rows for pick in picks))
+    parts = [
+        (pick.numbers, pick.start, pick.stop, slice(end - pick.rows, end))
+        for pick, end in zip(picks, ends, strict=True)
     ]
+    columns = zip(*(pick.columns for pick in picks), strict=True)
+    arrays = [_column(column, parts, ends[-1], type_) for column, type_ in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _column(columns: list[CachedColumn], picks: Sequence[Pick], total: int, type_: pa.DataType) -> pa.Array:
-    first = columns[0].values
-    if first is not None and all(column.values is not None for column in columns):
-        gathered = np.empty(total, dtype=first.dtype)
-        at = 0
-        for column, pick in zip(columns, picks, strict=True):
-            part = gathered[at : at + pick.rows]
-            assert column.values is not None
-            if pick.numbers is None:
-                part[:] = column.values[pick.start : pick.stop]
-            else:
-                # Numbers are in range; only with another mode than "raise" is there no copy in between.
-                column.values.take(pick.numbers, out=part, mode="clip")
-            at += pick.rows
-        return pa.Array.from_buffers(type_, total, [None, pa.py_buffer(gathered)])
-    parts = [
-        column.array.slice(pick.start, pick.rows)
-        if pick.numbers is None
-        else column.array.take(from_numpy(pick.numbers))
-        for column, pick in zip(columns, picks, strict=True)
-    ]
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+def _column(columns: Sequence[CachedColumn], parts: Sequence[_Part], total: int, type_: pa.DataType) -> pa.Array:
+    values = [column.values for column in columns]
+    first = values[0]
+    if first is None or any(each is None for each in values):
+        arrays = [
+            column.array.slice(start, stop - start) if numbers is None else column.array.take(from_numpy(numbers))
+            for column, (numbers, start, stop, _) in zip(columns, parts, strict=True)
+        ]
+        return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    gathered = np.empty(total, dtype=first.dtype)
+    for source, (numbers, start, stop, at) in zip(values, parts, strict=True):
+        assert source is not None
+        if numbers is None:
+            gathered[at] = source[start:stop]
+        else:
+            # Numbers are in range; only with another mode than "raise" is there no copy in between.
+            source.take(numbers, out=gathered[at], mode="clip")
+    return pa.Array.from_buffers(type_, total, [None, pa.py_buffer(gathered)])

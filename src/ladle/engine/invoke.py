@@ -16,7 +16,8 @@ from ladle.catalog import Catalog
 from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.complete import Kept
-from ladle.engine.reader import Extent, Reader
+from ladle.engine.layout import Extent
+from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.evaluate import run_residual
 from ladle.pipeline import FileRelation, Pipeline, Relation
@@ -46,10 +47,7 @@ class Invoker:
         now_us = to_us(now) if now is not None else now_of(plan, catalog, wall_us)
         reader = Reader(self._store, catalog, wall_us)
         folded = plan.residual.aggregate is not None and not keep_nothing
-        if folded:
-            extents = [self.aggregates.extent(plan, catalog, reader, now_us, wall_us)]
-        else:
-            extents = [reader.extent(scan, now_us) for scan in plan.scans]
+        extents = [reader.extent(scan, now_us) for scan in plan.scans]
         table = None if kept is None else kept.answer(catalog, extents, now_us)
         if table is None:
             table = self.aggregates.answer(plan, catalog, reader, extents[0]) if folded else None

@@ -203,7 +203,7 @@ class Maintenance:
         for kept in (self._followers, self._followed):
             for stream_id in [stream_id for stream_id in kept if stream_id not in ids]:
                 del kept[stream_id]
-        self._store.forget_coverage(ids)
+        self._store.forget_streams(ids)
         self._ingest.forget_dropped()
 
     def _remove_results(self) -> None:

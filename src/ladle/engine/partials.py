@@ -10,39 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Container
 from typing import Generic, TypeVar
 
-from ladle.archive.segments import DataFile
-from ladle.catalog import Segments, StreamState
-from ladle.engine.reader import Piece
+from ladle.engine.layout import Layout, SegmentKey
 from ladle.stem.aggregates import Matches, Number, RankedTree, Vector
 from ladle.stem.groups import Groups
-from ladle.stem.order import Order, Times
+from ladle.stem.order import Times
 
 _SMALL_BYTES = 128
 """What a leaf of a tree, or anything else that has no arrays, takes."""
 
-SegmentKey = tuple[str, int]
-"""A file's name and a row group."""
 T = TypeVar("T", Number, Groups)
-
-
-class Layout:
-    """A stream's segments in arrival order. Those that only differ by segments at the end share their `lineage`."""
-
-    def __init__(self, stream: StreamState, before: Layout | None) -> None:
-        self.files: tuple[DataFile, ...] = stream.files
-        self.segments: Segments = stream.segments
-        self.order = Order(stream.segments.rows, stream.segments.ts_min_us, stream.segments.ts_max_us)
-        grown = before is not None and stream.files[: len(before.files)] == before.files
-        older = before is not None and before.files[: len(stream.files)] == stream.files
-        self.lineage: object = before.lineage if before is not None and (grown or older) else object()
-        first = len(before.files) if before is not None and grown else 0
-        self.keys: list[SegmentKey] = before.keys.copy() if before is not None and grown else []
-        self.keys += [(file.name, group) for file in stream.files[first:] for group in range(len(file.segments))]
-
-    def piece(self, at: int) -> Piece:
-        segments = self.segments
-        file = self.files[segments.file[at]]
-        return Piece(file, int(segments.row_group[at]), int(segments.rows[at]), skip=0, edge=False)
 
 
 class Tree(Generic[T]):
@@ -86,9 +62,9 @@ class Columns:
 
     __slots__ = ("times", "vectors")
 
-    def __init__(self) -> None:
-        self.times: Times | None = None
-        self.vectors: dict[str, Vector] = {}
+    def __init__(self, known: Columns | None = None) -> None:
+        self.times: Times | None = None if known is None else known.times
+        self.vectors: dict[str, Vector] = {} if known is None else dict(known.vectors)
 
     @property
     def nbytes(self) -> int:
@@ -96,14 +72,18 @@ class Columns:
         return _SMALL_BYTES + times + sum(vector.nbytes for vector in self.vectors.values())
 
 
+Tiles = dict[str, list[Number]]
+"""The folds of each tile of a segment, by the fold's name."""
+
+
 class Leaf:
     """A block's matches in one segment, and their folds by tile."""
 
     __slots__ = ("matches", "tiles")
 
-    def __init__(self, matches: Matches) -> None:
+    def __init__(self, matches: Matches, tiles: Tiles) -> None:
         self.matches = matches
-        self.tiles: dict[str, list[Number]] = {}
+        self.tiles = tiles
 
     @property
     def nbytes(self) -> int:

@@ -8,22 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.archive.segments import CachedColumn, DataFile
-from ladle.catalog import Catalog, Segments, StreamState
+from ladle.archive.segments import CachedColumn
+from ladle.catalog import Catalog, StreamState
 from ladle.columns import from_numpy, to_numpy
 from ladle.engine.gather import Numbers, Pick, collect
+from ladle.engine.layout import EVERYTHING, Cut, Extent, Piece
 from ladle.engine.store import Store
-from ladle.plan import Block, RowsWindow, Scan, TimeWindow, Window
-from ladle.plan.window import MAX_US, MIN_US
+from ladle.plan import Block, Factor, RowsWindow, Scan, TimeWindow, Window
+from ladle.plan.ranges import Ranges
+from ladle.plan.window import MIN_US
 from ladle.stem.blocks import BlockSet
-from ladle.stem.match import match
+from ladle.stem.match import inside, satisfying, split
 
 _ROWS_PER_EVALUATION = 1 << 20
 
@@ -32,39 +33,6 @@ _readers: ThreadPoolExecutor | None = None
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Extent:
-    """A window made concrete: `begin_us < ts <= end_us`, and for [ROWS n] tuples from a position on."""
-
-    begin_us: int
-    end_us: int
-    first_row: int = 0
-    """The number, in arrival order over the retained segments, of the first tuple that counts."""
-
-    @property
-    def bounded_by_rows(self) -> bool:
-        return self.first_row > 0
-
-
-_EVERYTHING = Extent(MIN_US, MAX_US)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A segment that the window touches, and whether its rows need the timestamps checked."""
-
-    file: DataFile
-    row_group: int
-    rows: int
-    skip: int
-    """Rows before this one are before the window's first tuple."""
-    edge: bool
-
-    def unbounded(self) -> Piece:
-        """The whole segment."""
-        return replace(self, skip=0, edge=False)
 
 
 class Reader:
@@ -95,49 +63,29 @@ class Reader:
 
     def pieces(self, scan: Scan, extent: Extent) -> list[Piece]:
         """The segments that may hold tuples of the window, in arrival order."""
-        stream = self._stream(scan.block)
-        segments = stream.segments
-        touched = _touched(segments, extent)
-        skip = np.zeros(len(segments.rows), dtype=np.int64)
-        if extent.bounded_by_rows:
-            skip = np.maximum(extent.first_row - (np.cumsum(segments.rows) - segments.rows), 0)
-        edge = (segments.ts_min_us <= extent.begin_us) | (segments.ts_max_us > extent.end_us)
-        return [
-            Piece(
-                stream.files[segments.file[i]],
-                int(segments.row_group[i]),
-                int(segments.rows[i]),
-                int(skip[i]),
-                bool(edge[i]),
-            )
-            for i in np.flatnonzero(touched).tolist()
-        ]
+        return self._cut_of(scan.block, extent).pieces
 
     def input_rows(self, scan: Scan, extent: Extent) -> int:
         """An upper bound of the scan's rows, without looking at any."""
-        segments = self._stream(scan.block).segments
-        touched = np.flatnonzero(_touched(segments, extent))
-        rows = int(segments.rows[touched].sum())
-        if not extent.bounded_by_rows or len(touched) == 0:
-            return rows
-        first = int(touched[0])
-        return rows - max(extent.first_row - int(segments.rows[:first].sum()), 0)
+        return self._cut_of(scan.block, extent).rows
 
     def files(self, scan: Scan, extent: Extent) -> Indices:
         """The numbers of the stream's files that may hold tuples of the window, once per segment."""
         return self.files_in(self._stream(scan.block), extent)
 
     def files_in(self, stream: StreamState, extent: Extent) -> Indices:
-        return stream.segments.file[_touched(stream.segments, extent)]
+        return stream.segments.file[self._store.layout(stream).cut(extent).numbers]
+
+    def _cut_of(self, block: Block, extent: Extent) -> Cut:
+        return self._store.layout(self._stream(block)).cut(extent)
 
     def read(self, scan: Scan, extent: Extent) -> pa.Table:
         """The scan's rows in arrival order."""
-        pieces = self.pieces(scan, extent)
-        picks = [pick for _, pick in self._picks(scan.block, extent, pieces, scan.columns)]
-        return collect(picks, _fields(self._stream(scan.block), scan.columns))
+        picks = [pick for _, pick in self._picks(scan.block, extent, self.pieces(scan, extent), scan.columns)]
+        return collect(picks, self._stream(scan.block).schema.select(scan.columns))
 
     def empty(self, scan: Scan) -> pa.Table:
-        return _fields(self._stream(scan.block), scan.columns).empty_table()
+        return self._stream(scan.block).schema.select(scan.columns).empty_table()
 
     def time_column(self, scan: Scan) -> str:
         return self._stream(scan.block).schema.timestamp_column
@@ -146,13 +94,13 @@ class Reader:
         self, scan: Scan, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
     ) -> Iterator[tuple[Piece, pa.Table]]:
         """The matching rows of each piece, in order."""
-        fields = _fields(self._stream(scan.block), columns)
+        fields = self._stream(scan.block).schema.select(columns)
         for piece, pick in self._picks(scan.block, extent, pieces, columns):
             yield piece, collect([pick], fields)
 
     def matches(self, block: Block, pieces: list[Piece]) -> Iterator[tuple[Piece, Numbers | None]]:
         """The numbers of the rows that match in whole segments, in order; None for all rows."""
-        for piece, pick in self._picks(block, _EVERYTHING, [piece.unbounded() for piece in pieces], ()):
+        for piece, pick in self._picks(block, EVERYTHING, [piece.unbounded() for piece in pieces], ()):
             yield piece, pick.numbers
 
     def columns(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> list[CachedColumn]:
@@ -162,7 +110,7 @@ class Reader:
 
     def segment(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> pa.Table:
         """The same as a table."""
-        fields = _fields(stream, names)
+        fields = stream.schema.select(names)
         return pa.Table.from_arrays([column.array for column in self.columns(stream, piece, names)], schema=fields)
 
     def _picks(
@@ -203,7 +151,7 @@ class Reader:
             numbers = None if inside is None else np.flatnonzero(inside)
         else:
             if start > 0 or stop < piece.rows:
-                first, last = np.searchsorted(numbers, (start, stop))
+                first, last = numbers.searchsorted((start, stop))
                 numbers = numbers[first:last]
             if inside is not None:
                 numbers = numbers[inside[numbers]]
@@ -216,13 +164,18 @@ class Reader:
         """The rows of a segment that are in the window: a range, and what of the segment is in when times are mixed."""
         if not piece.edge:
             return piece.skip, piece.rows, None
+        ranges, key = self._store.layout(stream).cut(extent).ranges, (piece.file.name, piece.row_group)
+        known = ranges.get(key)
+        if known is not None:
+            return *known, None
         (column,) = self.columns(stream, piece, (stream.schema.timestamp_column,))
         times = column.values
         assert times is not None, "every tuple has a timestamp"
         if column.ascending:
             start, stop = np.searchsorted(times, (extent.begin_us, extent.end_us), side="right").tolist()
             start = max(start, piece.skip)
-            return start, max(stop, start), None
+            ranges[key] = start, max(stop, start)
+            return *ranges[key], None
         inside: Mask = (times > extent.begin_us) & (times <= extent.end_us)
         inside[: piece.skip] = False
         return 0, piece.rows, inside
@@ -230,22 +183,44 @@ class Reader:
     def _evaluate(
         self, stream: StreamState, block: Block, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
     ) -> Iterator[tuple[Piece, Pick]]:
-        """Rows of uncovered segments: one evaluation for all, after the window was cut."""
-        names = tuple(sorted(block.columns)) or (stream.schema.timestamp_column,)
-        inside = _side_by_side(lambda piece: self._cut(stream, piece, None, extent, names), pieces)
-        whole = collect(inside, _fields(stream, names))
-        if len(whole):
-            mask = match(whole, block, seconds_max=self._store.settings.invoke_seconds_max)
-        else:
-            mask = np.empty(0, dtype=np.bool_)
-        at = 0
-        found: list[Pick] = []
-        for pick in inside:
-            matched = np.flatnonzero(mask[at : at + pick.rows])
-            at += pick.rows
-            found.append(Pick([], matched + pick.start if pick.numbers is None else pick.numbers[matched], 0, 0))
-        read = _side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, columns), pieces, found)
-        yield from zip(pieces, read, strict=True)
+        """Rows of uncovered segments: compared segment by segment, and what only DuckDB can tell in one go for all."""
+        compared, others = split(block)
+
+        def compare(piece: Piece) -> Pick:
+            return self._compare(stream, piece, extent, compared, () if others else columns)
+
+        picks = _side_by_side(compare, pieces)
+        if others:
+            picks = self._satisfying(stream, others, pieces, picks)
+            picks = _side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, columns), pieces, picks)
+        yield from zip(pieces, picks, strict=True)
+
+    def _compare(
+        self, stream: StreamState, piece: Piece, extent: Extent, compared: dict[str, Ranges], columns: tuple[str, ...]
+    ) -> Pick:
+        """The rows of a segment that are in the window and in all ranges."""
+        pick = self._cut(stream, piece, None, extent, tuple(compared))
+        matched: Mask | None = None
+        for column, ranges in zip(pick.columns, compared.values(), strict=bool(pick.columns)):
+            part = inside(pick.values(column), ranges)
+            matched = part if matched is None else np.logical_and(matched, part, out=matched)
+            if not matched.any():
+                break
+        return self._with_columns(stream, piece, pick if matched is None else pick.narrowed(matched), columns)
+
+    def _satisfying(
+        self, stream: StreamState, factors: list[Factor], pieces: list[Piece], picks: list[Pick]
+    ) -> list[Pick]:
+        """Of rows of some segments those that satisfy factors which are evaluated: once for all of them."""
+        names = tuple(sorted({column for factor in factors for column in factor.columns}))
+        names = names or (stream.schema.timestamp_column,)
+        read = _side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, names), pieces, picks)
+        whole = collect(read, stream.schema.select(names))
+        if not len(whole):
+            return picks
+        mask = satisfying(whole, factors, seconds_max=self._store.settings.invoke_seconds_max)
+        ends = np.cumsum([pick.rows for pick in picks])
+        return [pick.narrowed(part) for pick, part in zip(picks, np.split(mask, ends[:-1]), strict=True)]
 
     def count_covered(self, scan: Scan, extent: Extent) -> tuple[int, int]:
         """How many segments of the window are covered for this scan, and how many there are."""
@@ -288,6 +263,9 @@ class Reader:
         """
         segments = stream.segments
         floor_us = stream.floor_us(self._wall_us)
+        first = self._store.layout(stream).order.last_rows(rows, now_us, floor_us)
+        if first is not None:
+            return first
         left = rows
         starts = np.cumsum(segments.rows) - segments.rows
         for i in range(len(segments.rows) - 1, -1, -1):
@@ -325,18 +303,6 @@ def _side_by_side(call: Callable[..., _R], *arguments: Sequence[Any]) -> list[_R
     if _readers is None:
         _readers = ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="ladle-read")
     return list(_readers.map(call, *arguments))
-
-
-def _touched(segments: Segments, extent: Extent) -> npt.NDArray[np.bool_]:
-    """The segments that may hold tuples of an extent."""
-    touched: npt.NDArray[np.bool_] = (segments.ts_max_us > extent.begin_us) & (segments.ts_min_us <= extent.end_us)
-    if extent.bounded_by_rows:
-        touched &= np.cumsum(segments.rows) > extent.first_row
-    return touched
-
-
-def _fields(stream: StreamState, columns: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([stream.schema.arrow.field(name) for name in columns])
 
 
 def cut_to(table: pa.Table, time: str, extent: Extent) -> pa.Table:

@@ -23,6 +23,7 @@ from ladle.catalog import Catalog, StreamState
 from ladle.clock import Clock
 from ladle.collector import uncollected
 from ladle.config import Settings
+from ladle.engine.layout import Layout, newer
 from ladle.errors import Closed, ReadOnly
 from ladle.stem.coverage import Coverage
 
@@ -49,6 +50,7 @@ class Store:
         self._commit_lock = threading.Lock()
         self._lock = threading.Lock()
         self._coverage: dict[int, Coverage] = {}
+        self._layouts: dict[int, Layout] = {}
         self._pins: Counter[int] = Counter()
         self._arriving = 0
         self._reading = not warehouse.writable
@@ -159,10 +161,22 @@ class Store:
         coverage.refresh()
         return coverage
 
-    def forget_coverage(self, stream_ids: Container[int]) -> None:
-        """Let go of the coverage of streams other than these."""
+    def layout(self, stream: StreamState) -> Layout:
+        """A stream's segments in order; the newest is kept."""
+        known = self._layouts.get(stream.id)
+        if known is not None and known.segments is stream.segments:
+            return known
+        made = Layout(stream, known)
         with self._lock:
-            self._coverage = {i: coverage for i, coverage in self._coverage.items() if i in stream_ids}
+            if newer(made, known):
+                self._layouts[stream.id] = made
+        return made
+
+    def forget_streams(self, living: Container[int]) -> None:
+        """Let go of what is known about streams other than these."""
+        with self._lock:
+            self._coverage = {i: coverage for i, coverage in self._coverage.items() if i in living}
+            self._layouts = {i: layout for i, layout in self._layouts.items() if i in living}
 
     def bury(self, seq: int, path: Path) -> None:
         """Delete a file or directory when nobody reads a snapshot before `seq`."""

@@ -24,6 +24,8 @@ def run_residual(
     assert plan.schema is not None
     if residual.projection is not None:
         (table,) = relations.values()
+        if residual.keeps_names and table.schema.equals(plan.schema):
+            return table
         columns = [table.column(source) for _, source in residual.projection]
         return pa.Table.from_arrays(columns, schema=plan.schema)
     assert residual.duckdb_sql is not None

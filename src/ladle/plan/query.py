@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -89,7 +90,12 @@ class Residual:
     aggregate: Aggregate | None = None
     """What it folds, when that is all it does and partial aggregates can answer it."""
 
-    @property
+    @cached_property
+    def keeps_names(self) -> bool:
+        """Whether it picks columns and gives none of them another name."""
+        return self.projection is not None and all(name == source for name, source in self.projection)
+
+    @cached_property
     def engine(self) -> Engine:
         if self.projection is not None:
             return Engine.PROJECTION
@@ -109,7 +115,7 @@ class Plan:
     functions: tuple[Function, ...] = ()
     """Users' functions that it calls anywhere, also in what it reads."""
 
-    @property
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(scan.block.stream for scan in self.scans))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +29,14 @@ FAN_OUT = 16
 
 Number = int | float
 Mask = npt.NDArray[np.bool_]
-Rows = slice | npt.NDArray[np.intp]
+Keys = npt.NDArray[np.signedinteger]
+Ids = npt.NDArray[np.intp]
+Rows = slice | Ids
 """Which rows of a segment: a range, or their numbers in order."""
 
 T = TypeVar("T")
+
+_FROM_THE_FIRST: Ids = np.zeros(1, dtype=np.intp)
 
 EMPTY: dict[Fold, Number] = {Fold.ROWS: 0, Fold.COUNT: 0, Fold.SUM: 0, Fold.MIN: math.inf, Fold.MAX: -math.inf}
 """What nothing folds to. Infinity compares with integers, and no key is a float."""
@@ -137,12 +141,14 @@ class RankedTree(Generic[T]):
 class Vector:
     """A column of one segment, ready to be folded: keys, the doubles of a floating column, and which are not NULL."""
 
-    __slots__ = ("keys", "nbytes", "numbers", "valid")
+    __slots__ = ("_most", "keys", "nbytes", "numbers", "valid")
 
     def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
-        self.keys: npt.NDArray[np.int64] | None = None
+        self.keys: Keys | None = None
         self.numbers: npt.NDArray[np.float64] | None = None
-        if key_kind(column.type) is KeyKind.INT64:
+        if pa.types.is_integer(column.type) and not column.null_count:
+            self.keys, self.valid = to_numpy(column), None  # as they are: an integer is its key
+        elif key_kind(column.type) is KeyKind.INT64:
             encoded = encode(column)
             assert isinstance(encoded, Int64Keys)
             self.keys, self.valid = encoded.keys, encoded.valid
@@ -152,15 +158,14 @@ class Vector:
             self.numbers = to_numpy(column).astype(np.float64, copy=False)
         arrays = (self.keys, self.numbers, self.valid)
         self.nbytes = sum(array.nbytes for array in arrays if array is not None)
+        self._most: int | None = None
 
     def fold(self, fold: Fold, rows: Rows) -> Number:
         """Over these rows of the segment; NULLs don't count."""
         if self.valid is not None:
-            valid = self.valid[rows]
             if fold is Fold.COUNT:
-                return int(np.count_nonzero(valid))
-            numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-            rows = numbers[valid]
+                return int(np.count_nonzero(self.valid[rows]))
+            rows = self._not_null(rows)
         count = count_rows(rows)
         if fold is Fold.COUNT:
             return count
@@ -176,15 +181,64 @@ class Vector:
                 with np.errstate(all="ignore"):  # infinities of both signs make NaN, as they should
                     return float(self.numbers[rows].sum())
             case _:
-                return exact_sum(self.keys[rows])
+                (total,) = exact_sums(self.keys[rows], _FROM_THE_FIRST, self.most * count)
+                return total
+
+    def fold_tiles(self, fold: Fold, numbers: Ids, rows: int) -> list[Number]:
+        """Over the given rows of each tile of a segment of `rows` rows, in one go."""
+        if self.valid is not None:
+            numbers = numbers[self.valid[numbers]]
+        starts, counts = tile_starts(numbers, rows)
+        if fold is Fold.COUNT:
+            return counts.tolist()
+        found: list[Number] = [EMPTY[fold]] * len(counts)
+        filled = counts.nonzero()[0]
+        if len(filled):
+            folded = self._fold_runs(fold, numbers, starts[filled], int(counts.max()))
+            for at, number in zip(filled.tolist(), folded, strict=True):
+                found[at] = number
+        return found
+
+    def _fold_runs(self, fold: Fold, rows: Ids, starts: Ids, longest: int) -> list[Any]:
+        """The fold of each run of rows; each begins where `starts` says, and has at least one."""
+        assert self.keys is not None
+        match fold:
+            case Fold.MIN:
+                return np.minimum.reduceat(self.keys[rows], starts).tolist()
+            case Fold.MAX:
+                return np.maximum.reduceat(self.keys[rows], starts).tolist()
+            case _ if self.numbers is not None:
+                with np.errstate(all="ignore"):
+                    return np.add.reduceat(self.numbers[rows], starts).tolist()
+            case _:
+                return exact_sums(self.keys[rows], starts, self.most * longest)
+
+    @property
+    def most(self) -> int:
+        """The largest magnitude of a key."""
+        if self._most is None:
+            assert self.keys is not None
+            self._most = max(-int(self.keys.min()), int(self.keys.max()))
+        return self._most
+
+    def _not_null(self, rows: Rows) -> Ids:
+        assert self.valid is not None
+        numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        return numbers[self.valid[numbers]]
 
 
-def exact_sum(values: npt.NDArray[np.int64]) -> int:
-    """However large it is."""
-    most = max(-int(values.min()), int(values.max()))
-    if most * len(values) < 1 << 63:
-        return int(values.sum())
-    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFF_FFFF).sum())
+def exact_sums(values: Keys, starts: Ids, most: int) -> list[int]:
+    """The sum of each run of values, however large; `most` is a bound of their magnitude."""
+    if most < 1 << 63:
+        return np.add.reduceat(values, starts, dtype=np.int64).tolist()
+    high, low = np.add.reduceat(values >> 32, starts), np.add.reduceat(values & 0xFFFF_FFFF, starts)
+    return [(above << 32) + below for above, below in zip(high.tolist(), low.tolist(), strict=True)]
+
+
+def tile_starts(numbers: Ids, rows: int) -> tuple[Ids, Ids]:
+    """Where each tile's begin among the numbers of rows, which ascend, and how many there are."""
+    bounds = numbers.searchsorted(np.arange(0, rows + TILE_ROWS, TILE_ROWS))
+    return bounds[:-1], bounds[1:] - bounds[:-1]
 
 
 def count_rows(rows: Rows) -> int:
@@ -209,6 +263,12 @@ class Matches:
         kept = self._bits if self._numbers is None else self._numbers
         self.nbytes = 0 if kept is None else kept.nbytes
 
+    @property
+    def numbers(self) -> Ids:
+        """All of them by number."""
+        rows = self.between(0, self.rows)
+        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
     def between(self, first: int, last: int) -> Rows:
         """Those from row `first` to before row `last`."""
         if self._numbers is not None:
@@ -227,12 +287,11 @@ class Matches:
         return mask.nonzero()[0] + first if isinstance(rows, slice) else rows[mask[rows - first]]
 
 
-def tiles_of(fold: Fold, vector: Vector | None, matches: Matches) -> list[Number]:
-    """The fold of each tile of a segment."""
-    return [
-        fold_rows(fold, vector, matches.between(start, min(start + TILE_ROWS, matches.rows)))
-        for start in range(0, matches.rows, TILE_ROWS)
-    ]
+def tiles_of(fold: Fold, vector: Vector | None, numbers: Ids, rows: int) -> list[Number]:
+    """The fold of these rows of each tile of a segment."""
+    if vector is None:
+        return tile_starts(numbers, rows)[1].tolist()
+    return vector.fold_tiles(fold, numbers, rows)
 
 
 def fold_rows(fold: Fold, vector: Vector | None, rows: Rows) -> Number:

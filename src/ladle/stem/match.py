@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.columns import to_numpy
 from ladle.errors import EvaluationError
 from ladle.evaluate import evaluate_factors
 from ladle.plan import Block, Factor
@@ -23,7 +24,17 @@ _INTERVALS_MAX = 8
 
 def match(table: pa.Table, block: Block, *, seconds_max: float | None = None) -> Mask:
     """Which tuples satisfy a block; EvaluationError when that can't be told."""
+    compared, others = split(block)
     mask: Mask = np.ones(len(table), dtype=np.bool_)
+    for column, ranges in compared.items():
+        mask &= inside(table.column(column), ranges)
+    if others:
+        mask &= satisfying(table, others, seconds_max=seconds_max)
+    return mask
+
+
+def split(block: Block) -> tuple[dict[str, Ranges], list[Factor]]:
+    """What is compared, by column, and the factors that have to be evaluated."""
     by_column: dict[str, Ranges] = {}
     others: list[Factor] = []
     for factor in block.factors:
@@ -33,16 +44,32 @@ def match(table: pa.Table, block: Block, *, seconds_max: float | None = None) ->
             continue
         known = by_column.get(ranges.column)
         by_column[ranges.column] = ranges if known is None else known.intersect(ranges)
-    for column, ranges in by_column.items():
-        keys = encode(table.column(column))
-        assert isinstance(keys, Int64Keys)
-        mask &= _inside(keys, ranges)
-    if others:
-        result = evaluate_factors(table, others, seconds_max=seconds_max)
-        for failure in result.failures.values():
-            raise EvaluationError(failure.reason, hint="no other query is harmed; change this one's WHERE")
-        for factor in others:
-            mask &= result.masks[factor.sql]
+    return by_column, others
+
+
+def satisfying(table: pa.Table, factors: list[Factor], *, seconds_max: float | None = None) -> Mask:
+    """Which tuples satisfy all of some factors, by the predicate list."""
+    result = evaluate_factors(table, factors, seconds_max=seconds_max)
+    for failure in result.failures.values():
+        raise EvaluationError(failure.reason, hint="no other query is harmed; change this one's WHERE")
+    mask: Mask = np.ones(len(table), dtype=np.bool_)
+    for factor in factors:
+        mask &= result.masks[factor.sql]
+    return mask
+
+
+def inside(column: pa.Array | pa.ChunkedArray, ranges: Ranges) -> Mask:
+    """Which values are in one of the ranges."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        # An integer is its own key, however narrow.
+        return _within(to_numpy(column), ranges)
+    keys = encode(column)
+    assert isinstance(keys, Int64Keys)
+    mask = _within(keys.keys, ranges)
+    if keys.valid is not None:
+        mask &= keys.valid
+        if ranges.null:
+            mask |= ~keys.valid
     return mask
 
 
@@ -51,22 +78,16 @@ def _has_int64_keys(ranges: Ranges) -> bool:
     return bool(ends) and not isinstance(ends[0], bytes)
 
 
-def _inside(keys: Int64Keys, ranges: Ranges) -> Mask:
-    inside: Mask | None = None
+def _within(keys: npt.NDArray[np.signedinteger], ranges: Ranges) -> Mask:
+    found: Mask | None = None
     for low, high in ranges.intervals:
         assert not isinstance(low, bytes)
         assert not isinstance(high, bytes)
-        part: Mask | None = None if low is None else keys.keys >= low
+        part: Mask | None = None if low is None else keys >= low
         if high is not None:
-            below = keys.keys < high
+            below = keys < high
             part = below if part is None else np.logical_and(part, below, out=part)
         if part is None:
-            part = np.ones(len(keys.keys), dtype=np.bool_)
-        inside = part if inside is None else np.logical_or(inside, part, out=inside)
-    if inside is None:
-        inside = np.zeros(len(keys.keys), dtype=np.bool_)
-    if keys.valid is not None:
-        inside &= keys.valid
-        if ranges.null:
-            inside |= ~keys.valid
-    return inside
+            part = np.ones(len(keys), dtype=np.bool_)
+        found = part if found is None else np.logical_or(found, part, out=found)
+    return np.zeros(len(keys), dtype=np.bool_) if found is None else found

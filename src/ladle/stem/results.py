@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ladle.archive.files import temporary_path
-from ladle.stem.tiles import TILE, words_of
+from ladle.stem.tiles import TILE, WORDS, words_of
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ Words = npt.NDArray[np.uint64]
 SUFFIX = ".results"
 _END = struct.Struct("<8sQQQQ")
 _MAGIC = b"LADLERS1"
+_ALL = np.uint64((1 << 64) - 1)
 _WORDS_MAX = (1 << 32) - 1
 """Offsets are 32 bits wide."""
 
@@ -106,7 +107,7 @@ class ResultsWriter:
 
     def finish(self) -> Path | None:
         """The results file's path, or None when no block is covered."""
-        kept = np.array([int(block) not in self._failed for block in self._blocks.tolist()], dtype=np.bool_)
+        kept = ~np.isin(self._blocks, np.fromiter(self._failed, dtype=np.int64))
         if self._broken or not kept.any() or not self._segments:
             self.abort()
             return None
@@ -180,15 +181,11 @@ class Results:
         matched = sum(counts)
         if matched == rows:
             return None
-        ids = np.empty(matched, dtype=np.intp)
-        at = start = 0
-        for count, offset in zip(counts, self._offsets[first:last, place].tolist(), strict=True):
-            if count:
-                found = self._tile(count, offset, min(TILE, rows - start))
-                np.add(found, start, out=ids[at : at + count], casting="unsafe")
-                at += count
-            start += TILE
-        return ids
+        offsets = self._offsets[first:last, place].tolist()
+        sizes = [TILE] * (len(counts) - 1) + [rows - TILE * (len(counts) - 1)]
+        if all(count << 4 <= size for count, size in zip(counts, sizes, strict=True)):
+            return self._from_ids(counts, offsets, matched)
+        return self._from_bits(counts, offsets, sizes, rows).nonzero()[0]
 
     def counts(self, block: int) -> npt.NDArray[np.int64]:
         """How many rows of each segment match."""
@@ -198,14 +195,31 @@ class Results:
         counts = self._counts[:, place].astype(np.int64)
         return np.add.reduceat(counts, self._first_tile[:-1]) if len(counts) else counts
 
-    def _tile(self, count: int, offset: int, size: int) -> npt.NDArray[np.integer]:
-        """Row ids within one tile."""
-        if count == size:
-            return np.arange(size)
-        if count << 4 <= size:
-            return self._ids[offset << 2 : (offset << 2) + count]
-        words = self._words[offset : offset + words_of(size)]
-        return np.flatnonzero(np.unpackbits(words.view(np.uint8), count=size, bitorder="little"))
+    def _from_ids(self, counts: list[int], offsets: list[int], matched: int) -> RowIds:
+        """The rows of tiles that all have row ids."""
+        ids = np.empty(matched, dtype=np.intp)
+        if matched:
+            parts = [self._ids[at << 2 : (at << 2) + count] for count, at in zip(counts, offsets, strict=True) if count]
+            np.concatenate(parts, out=ids, casting="unsafe")
+            ids += np.arange(0, len(counts) * TILE, TILE).repeat(counts)
+        return ids
+
+    def _from_bits(self, counts: list[int], offsets: list[int], sizes: list[int], rows: int) -> npt.NDArray[np.bool_]:
+        """Which rows match, of tiles of which some have bits."""
+        words = np.zeros(words_of(rows), dtype=np.uint64)
+        sparse = []
+        for number, (count, offset, size) in enumerate(zip(counts, offsets, sizes, strict=True)):
+            at = number * WORDS
+            if count == size:
+                words[at : at + WORDS] = _ALL
+            elif count << 4 > size:
+                words[at : at + WORDS] = self._words[offset : offset + words_of(size)]
+            elif count:
+                sparse.append((number, self._ids[offset << 2 : (offset << 2) + count]))
+        mask = np.unpackbits(words.view(np.uint8), count=rows, bitorder="little").view(np.bool_)
+        for number, ids in sparse:
+            mask[number * TILE :][ids] = True
+        return mask
 
     def _place(self, block: int) -> int | None:
         at = int(np.searchsorted(self.covered, block))

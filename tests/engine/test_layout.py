@@ -1,0 +1,82 @@
+"""What a window takes of a stream's segments, against a look at every segment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ladle.archive.segments import DataFile, Segment
+from ladle.catalog import StreamState
+from ladle.engine import layout as layouts
+from ladle.engine.layout import Extent, Layout, newer
+from ladle.schema import Column, StreamSchema
+
+STREAM = StreamState(1, "s", StreamSchema((Column("t", pa.timestamp("us", tz="UTC")),), timestamp="t"))
+segments = st.builds(
+    lambda rows, low, span: Segment(rows, low, low + span), st.integers(1, 9), st.integers(0, 40), st.integers(0, 12)
+)
+files = st.lists(st.lists(segments, min_size=1, max_size=3), max_size=5)
+
+
+def stream_of(*files: list[Segment]) -> StreamState:
+    named = tuple(DataFile(f"f{n}", 100, 0, n, n, tuple(each)) for n, each in enumerate(files))
+    return STREAM.appended(named)
+
+
+@given(files=files, begin=st.integers(-2, 55), span=st.integers(0, 30), first_row=st.integers(0, 60))
+def test_pieces_are_the_segments_that_may_hold_tuples(
+    files: list[list[Segment]], begin: int, span: int, first_row: int
+) -> None:
+    stream = stream_of(*files)
+    cut = Layout(stream, None).cut(Extent(begin, begin + span, first_row))
+    expected, rows, before = [], 0, 0
+    for file in stream.files:
+        for group, segment in enumerate(file.segments):
+            skip = max(first_row - before, 0)
+            before += segment.rows
+            if segment.ts_max_us > begin and segment.ts_min_us <= begin + span and skip < segment.rows:
+                edge = segment.ts_min_us <= begin or segment.ts_max_us > begin + span
+                expected.append((file, group, segment.rows, skip, edge))
+                rows += segment.rows - skip
+    assert [(p.file, p.row_group, p.rows, p.skip, p.edge) for p in cut.pieces] == expected
+    assert cut.rows == rows
+    assert len(cut.numbers) == len(expected)
+
+
+def test_a_cut_is_found_once_for_all_who_ask() -> None:
+    layout = Layout(stream_of([Segment(3, 0, 2), Segment(3, 3, 5)]), None)
+    assert layout.cut(Extent(1, 4)) is layout.cut(Extent(1, 4))
+    assert layout.cut(Extent(1, 4)) is not layout.cut(Extent(1, 5))
+
+
+def test_what_cuts_keep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "_PIECES_MAX", 5)
+    monkeypatch.setattr(layouts, "_CUTS_MAX", 3)
+    layout = Layout(stream_of([Segment(1, n, n) for n in range(4)]), None)
+    first = layout.cut(Extent(-1, 9))
+    assert len(first.pieces) == 4
+    assert layout.cut(Extent(-1, 9)) is first
+    assert len(layout.cut(Extent(0, 9)).pieces) == 3
+    assert layout.cut(Extent(-1, 9)) is not first
+    kept = [layout.cut(Extent(n, 9)) for n in range(3)]
+    assert layout.cut(Extent(0, 9)) is not kept[0]
+
+
+def test_a_layout_grows_with_its_stream_and_knows_when_it_was_rewritten() -> None:
+    one = stream_of([Segment(1, 0, 0)])
+    two = one.appended((DataFile("g", 100, 0, 1, 1, (Segment(2, 1, 2),)),))
+    old = Layout(one, None)
+    grown = Layout(two, old)
+    assert grown.lineage is old.lineage
+    assert grown.keys == [("f0", 0), ("g", 0)]
+    assert newer(grown, old)
+    assert not newer(Layout(one, grown), grown)
+    compacted = two.replaced({"f0", "g"}, (replace(two.files[0], name="h", level=1),))
+    rewritten = Layout(compacted, grown)
+    assert rewritten.lineage is not old.lineage
+    assert rewritten.keys == [("h", 0)]
+    assert newer(rewritten, grown)
