@@ -13,7 +13,7 @@ import ladle
 ROOT = Path(ladle.__file__).parent
 
 LAYERS = (
-    ("errors", "config", "schema", "clock", "columns", "collector"),
+    ("errors", "config", "schema", "clock", "columns", "collector", "shipped"),
     ("present",),
     ("plan",),
     ("sql",),

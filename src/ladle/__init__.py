@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from ladle.engine import Database, Query
     from ladle.errors import LadleError
 
+if ".zip" in __path__[0]:
+    from ladle.shipped import unpacked
+
+    __path__ = unpacked(__path__)
+
 __version__ = "0.1.0"
 
 __all__ = ["Answer", "Database", "LadleError", "Query", "__version__", "connect"]

@@ -150,9 +150,10 @@ class Reader:
         if numbers is None:
             numbers = None if inside is None else np.flatnonzero(inside)
         else:
-            if start > 0 or stop < piece.rows:
-                first, last = numbers.searchsorted((start, stop))
-                numbers = numbers[first:last]
+            if start > 0:
+                numbers = numbers[numbers.searchsorted(start) :]
+            if stop < piece.rows:
+                numbers = numbers[: numbers.searchsorted(stop)]
             if inside is not None:
                 numbers = numbers[inside[numbers]]
         return self._with_columns(stream, piece, Pick([], numbers, start, stop), columns)
