@@ -22,6 +22,7 @@ from ladle.plan import Block, Factor
 from ladle.plan.keys import Key, key_of
 from ladle.plan.ranges import Ranges
 from ladle.stem import grouped_filter, query_stem
+from ladle.stem.grouped_filter import Arrangement
 from ladle.stem.match import match
 from ladle.stem.query_stem import QueryStem, index_page, load_stem, save_page
 from ladle.stem.results import Results, ResultsWriter
@@ -182,6 +183,90 @@ def test_large_tiles_in_both_forms(
         rows = results.rows(block_id, 0)
         assert (list(range(len(table))) if rows is None else rows.tolist()) == expected(table, block)
     assert results.rows(1001, 0) is None
+
+
+def integers(column: str, *intervals: tuple[int, int], null: bool = False) -> Factor:
+    return Factor(f"{column} in {intervals}", "false", (column,), Ranges.of(column, intervals, null=null))
+
+
+def rows_of(results: Results, block: int, table: pa.Table, *, segment: int = 0) -> list[int]:
+    rows = results.rows(block, segment)
+    return list(range(len(table))) if rows is None else rows.tolist()
+
+
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize("piece", [200, 1 << 17])
+def test_as_few_or_as_many_rows_as_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool, piece: int
+) -> None:
+    """Verified one by one, ids of every density, bits; rows far from each other or side by side; results in one piece
+    and in many."""
+    monkeypatch.setattr(query_stem, "_PAYLOAD_WORDS", piece)
+    numbers = np.arange(TILE)
+    values = np.random.default_rng(3).permutation(numbers) if spread else numbers
+    table = pa.table({"a": values, "b": np.zeros(TILE, dtype=np.int64)})
+    sizes = [1, 20, 48, 49, 100, 128, 129, 256, 257, 400, 511, 512, 513, 600, 4000, TILE - 1, TILE]
+    blocks = {size: Block("s", (integers("a", (100, 100 + size)), integers("b", (0, 1)))) for size in sizes}
+    results = probe(QueryStem([index_page(blocks)]), [table], tmp_path)
+    for size in sizes:
+        inside = (values >= 100) & (values < 100 + size)
+        assert rows_of(results, size, table) == np.flatnonzero(inside).tolist()
+
+
+@pytest.mark.parametrize("bitmaps_max", [0, 100_000])
+def test_intervals_of_one_factor_close_to_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bitmaps_max: int
+) -> None:
+    """A bitmap by step has rows too many or too few near its end: those may be another interval's."""
+    monkeypatch.setattr(grouped_filter, "_BITMAPS_MAX", bitmaps_max)
+    table = pa.table({"a": pa.array([None, *range(1, 1000)], pa.int64())})
+    lists = [[(100, 103), (105, 900)], [(1, 3), (4, 6), (7, 999)], [(5, 500), (501, 502), (503, 800)], [(10, 10)]]
+    blocks = {
+        2 * number + null: Block("s", (integers("a", *intervals, null=bool(null)),))
+        for number, intervals in enumerate(lists)
+        for null in (0, 1)
+    }
+    results = probe(QueryStem([index_page(blocks)]), [table], tmp_path)
+    for block_id, block in blocks.items():
+        assert rows_of(results, block_id, table) == expected(table, block)
+
+
+def test_pages_share_what_a_tile_is_arranged_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts that one page has and another lacks, columns and predicates in another order, a column without cuts."""
+    arranged: list[int] = []
+    arrange = Arrangement.arrange
+
+    def counted(self: Arrangement, number: int, *rest: Any) -> None:
+        arranged.append(number)
+        arrange(self, number, *rest)
+
+    monkeypatch.setattr(Arrangement, "arrange", counted)
+    odd, third = Factor("odd", '"x" % 7 < 2', ("x",)), Factor("third", '"x" % 7 < 3', ("x",))
+    texts = Factor("t", "false", ("t",), Ranges.of("t", [(b"a", b"c"), (b"d", b"dd")]))
+    some = Factor("some", "false", ("t",), Ranges.of("t", [(None, None)]))
+    pages = [
+        {1: Block("s", (integers("a", (3, 9)), texts, odd)), 2: Block("s", (integers("b", (1, 4)), third))},
+        {5: Block("s", (third, some, integers("b", (2, 8)))), 6: Block("s", (integers("a", (0, 5), (7, 8)), odd))},
+        {8: Block("s", (Factor("u", "false", ("t",), Ranges.of("t", [(b"b", None)])), integers("a", (3, 4))))},
+    ]
+    rng = random.Random(2)
+    table = pa.table({
+        "a": [rng.randrange(10) for _ in range(500)],
+        "b": [rng.randrange(10) for _ in range(500)],
+        "t": [rng.choice(["a", "b", "bb", "c", "d", "dda", None]) for _ in range(500)],
+        "x": list(range(500)),
+    })  # fmt: skip
+    for number, page in enumerate(pages):
+        save_page(tmp_path / f"{number}.page", index_page(page))
+    paths = [str(tmp_path / f"{number}.page") for number in range(3)]
+    stem = load_stem(paths)
+    results = probe(stem, [table] * 2, tmp_path)
+    assert len(arranged) == 8 + 3, "each page by itself at first, then all together"
+    assert load_stem(paths) is stem
+    for page in pages:
+        for block_id, block in page.items():
+            assert rows_of(results, block_id, table) == expected(table, block)
+            assert rows_of(results, block_id, table, segment=1) == expected(table, block)
 
 
 @pytest.mark.parametrize("policy", Policy)

@@ -63,6 +63,9 @@ class Account:
         return self.visited / self.offered if self.offered else 1.0
 
 
+_NOTHING = Account()
+
+
 class Router:
     """Orders operators by what is known of them, and keeps the accounts of what they did since."""
 
@@ -70,7 +73,7 @@ class Router:
         self, policy: Policy = Policy.TICKETS, known: Mapping[str, Account] | None = None, seed: int = 0
     ) -> None:
         self.policy = policy
-        self._known = dict(known or {})
+        self._all = dict(known or {})
         self._new: dict[str, Account] = {}
         self._random = random.Random(seed)
         self._turn = 0
@@ -97,13 +100,11 @@ class Router:
                 return sorted(operators, key=lambda name: -self.account(name).tickets)
 
     def account(self, operator: str) -> Account:
-        known, new = self._known.get(operator), self._new.get(operator)
-        if known is None:
-            return new if new is not None else Account()
-        return known if new is None else known.plus(new)
+        return self._all.get(operator, _NOTHING)
 
     def observe(self, operator: str, account: Account) -> None:
-        self._new[operator] = self._new.get(operator, Account()).plus(account)
+        self._new[operator] = self._new.get(operator, _NOTHING).plus(account)
+        self._all[operator] = self.account(operator).plus(account)
 
     def _lottery(self, operators: Sequence[str]) -> list[str]:
         """Each next operator is drawn with chances in proportion to tickets."""
@@ -121,5 +122,5 @@ def merged(known: Mapping[str, Account], epochs: Iterable[Mapping[str, Account]]
     following = {name: account.faded() for name, account in known.items()}
     for accounts in epochs:
         for name, account in accounts.items():
-            following[name] = following.get(name, Account()).plus(account)
+            following[name] = following.get(name, _NOTHING).plus(account)
     return following

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,10 @@ import numpy.typing as npt
 from ladle.plan.keys import Key
 from ladle.plan.ranges import Ranges
 from ladle.stem.keys import BytesKeys, Keys
-from ladle.stem.tiles import TILE, WORDS, Array, Tile, words_of
+from ladle.stem.tiles import STEP, TILE, WORDS, Array, Tile, words_of
 
-_BITMAPS_MAX = 1_024
-"""With more cuts than this a tile keeps a bitmap per 64 tuples instead of one per cut."""
+_BITMAPS_MAX = TILE // STEP + 1
+"""A tile with more cuts that tell its tuples apart keeps a bitmap per step instead of one per cut."""
 
 _TABLE_MAX = 1 << 16
 """Cuts that lie this close together are looked up instead of searched."""
@@ -63,93 +64,79 @@ class GroupedFilter:
                 self._table = np.searchsorted(cuts.keys, np.arange(first, last + 1), side="right").astype(np.int32)
 
     @property
-    def by_cut(self) -> bool:
-        """Whether a tile has one bitmap per cut."""
-        return len(self.cuts) <= _BITMAPS_MAX
-
-    @property
     def bitmaps(self) -> int:
         """How many a tile has; the last is that of NULLs."""
-        return (len(self.cuts) + 2 if self.by_cut else WORDS + 1) + 1
+        cuts = len(self.cuts) + 2
+        return (cuts if cuts <= _BITMAPS_MAX else TILE // STEP + 1) + 1
 
     def rank(self, keys: Keys, start: int, ranks: Array) -> None:
         """How many cuts each of the keys from `start` on has reached."""
-        from ladle.stem import kernels
+        from ladle.stem import arranging
 
         if not len(self.cuts):
             ranks[:] = 0
         elif isinstance(keys, BytesKeys):
             assert self.cuts.offsets is not None
-            kernels.rank_bytes(keys.offsets, keys.data, start, self.cuts.offsets, self.cuts.keys, ranks)
+            arranging.rank_bytes(keys.offsets, keys.data, start, self.cuts.offsets, self.cuts.keys, ranks)
         elif len(self._table):
-            kernels.rank_by_table(keys.keys[start : start + len(ranks)], self._table, self._first, ranks)
+            arranging.rank_by_table(keys.keys[start : start + len(ranks)], self._table, self._first, ranks)
         else:
-            kernels.rank_by_search(keys.keys[start : start + len(ranks)], self.cuts.keys, ranks)
+            arranging.rank_by_search(keys.keys[start : start + len(ranks)], self.cuts.keys, ranks)
 
 
 _ALL_PRESENT = np.zeros(0, dtype=np.bool_)
 
 
 class Arrangement:
-    """A tile, arranged by the grouped filters of a page: what the kernel of the probe reads. Used again and again."""
+    """A tile, arranged by grouped filters: what the kernel of the probe reads. Used again and again."""
 
     def __init__(self, filters: list[GroupedFilter], predicates: int) -> None:
         self._filters = filters
         columns = len(filters)
         first_cut = np.cumsum([0, *(len(each.cuts) + 2 for each in filters)]).astype(np.int32)
-        self._first_bitmap = np.cumsum([0, *(each.bitmaps for each in filters)]).astype(np.int32)
-        self.tile = Tile(
+        first_bitmap = np.cumsum([0, *(each.bitmaps for each in filters)]).astype(np.int32)
+        self.tile = tile = Tile(
             first_cut=first_cut,
             below=np.zeros(first_cut[-1], dtype=np.int32),
             fix=np.zeros(first_cut[-1], dtype=np.int32),
             base=np.zeros(first_cut[-1], dtype=np.int32),
             order=np.zeros((columns, TILE), dtype=np.uint16),
             ranks=np.zeros((columns, TILE), dtype=np.int32),
-            null_bitmap=self._first_bitmap[1:] - np.int32(1),
+            null_bitmap=first_bitmap[1:] - np.int32(1),
             null_count=np.zeros(columns, dtype=np.int32),
-            bitmaps=np.zeros((self._first_bitmap[-1], WORDS), dtype=np.uint64),
-            predicates=np.zeros((predicates, WORDS), dtype=np.uint64),
+            first_predicate=int(first_bitmap[-1]),
             predicate_count=np.zeros(predicates, dtype=np.int32),
+            bitmaps=np.zeros((first_bitmap[-1] + predicates, WORDS), dtype=np.uint64),
         )
-        for number, each in enumerate(filters):
-            if each.by_cut:
-                cuts = slice(first_cut[number], first_cut[number + 1])
-                self.tile.base[cuts] = np.arange(len(each.cuts) + 2) + self._first_bitmap[number]
+        self._columns = [
+            (tile.ranks[number], tile.order[number], tile.below[cuts], tile.base[cuts], tile.fix[cuts],
+             tile.bitmaps[first_bitmap[number] : first_bitmap[number + 1] - 1], int(first_bitmap[number]))
+            for number, cuts in enumerate(slice(*ends) for ends in pairwise(first_cut))
+        ]  # fmt: skip
 
     def arrange(
         self, number: int, keys: Keys, start: int, rows: int, wanted: npt.NDArray[np.bool_] | None = None
     ) -> None:
         """Arrange one column's share of a tile: `rows` tuples from `start` on, or those of them that are wanted."""
-        from ladle.stem import kernels
+        from ladle.stem import arranging
 
-        tile, each = self.tile, self._filters[number]
-        ranks = tile.ranks[number, :rows]
-        each.rank(keys, start, ranks)
+        ranks, order, below, base, fix, bitmaps, first_bitmap = self._columns[number]
+        ranks = ranks[:rows]
+        self._filters[number].rank(keys, start, ranks)
         valid = None if keys.valid is None else keys.valid[start : start + rows]
         present = valid if wanted is None else wanted if valid is None else valid & wanted
-        cuts = slice(tile.first_cut[number], tile.first_cut[number + 1])
-        below, order = tile.below[cuts], tile.order[number]
-        kernels.arrange(ranks, _ALL_PRESENT if present is None else present, len(each.cuts), below, order)
-        words = words_of(rows)
-        bitmaps = tile.bitmaps[self._first_bitmap[number] : self._first_bitmap[number + 1] - 1]
-        if each.by_cut:
-            kernels.prefixes_by_cut(below, order, bitmaps, words)
-            tile.fix[cuts] = below
-        else:
-            kernels.prefixes_by_step(below, order, bitmaps, words)
-            np.right_shift(below, 6, out=tile.base[cuts])
-            np.left_shift(tile.base[cuts], 6, out=tile.fix[cuts])
-            tile.base[cuts] += self._first_bitmap[number]
+        arranging.sort(ranks, _ALL_PRESENT if present is None else present, below, order)
+        arranging.prefixes(below, order, bitmaps, _BITMAPS_MAX, first_bitmap, base, fix, words_of(rows))
         nulls = None if valid is None else ~valid
-        tile.null_count[number] = 0 if nulls is None else np.count_nonzero(nulls)
+        self.tile.null_count[number] = 0 if nulls is None else np.count_nonzero(nulls)
         if nulls is not None:
-            tile.bitmaps[tile.null_bitmap[number], :words] = packed(nulls)
+            self.tile.bitmaps[self.tile.null_bitmap[number], : words_of(rows)] = packed(nulls)
 
     def predicate(self, number: int, mask: npt.NDArray[np.bool_] | None) -> None:
         """Take one predicate's rows; None when it could not be evaluated, and its blocks don't count."""
         self.tile.predicate_count[number] = 0 if mask is None else np.count_nonzero(mask)
         if mask is not None:
-            self.tile.predicates[number, : words_of(len(mask))] = packed(mask)
+            self.tile.bitmaps[self.tile.first_predicate + number, : words_of(len(mask))] = packed(mask)
 
 
 def packed(mask: Array) -> Array:

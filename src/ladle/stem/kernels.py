@@ -1,44 +1,21 @@
-"""The compiled loops of the Query SteM. Plain functions on NumPy arrays; Numba compiles them once and keeps the result.
+"""The compiled loops of the probe, over tiles that are arranged (`stem/arranging.py`).
 
-A column of a tile is *arranged*: cut number g of a grouped filter splits its values into those below and the rest;
-`below[g]` says how many are below, `order` lists the rows by value, and the rows below are bitmap `base[g]` plus
-`order[fix[g]:below[g]]`. Importing this takes half a second, so whoever may do without it imports it on first need.
+A block is a list of bitmaps, some of them inverted, whose AND is its lineage; up to four are read at a time, so that
+what they have in common stays in registers. Importing this takes half a second, so whoever may do without it imports it
+on first need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from ladle.stem.tiles import SPARSE, STEP, WORDS, Array, Terms, Tile
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-# Signatures are given, so that a process loads what is compiled and never compiles for one more combination of types.
-_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-_FLAGS = types.Array(types.boolean, 1, "C", readonly=True)
-_INTS = types.Array(types.int32, 1, "C", readonly=True)
-_LONGS = types.Array(types.int64, 1, "C", readonly=True)
-_ROWS = types.Array(types.uint16, 1, "C", readonly=True)
-_INTS_OUT, _ROWS_OUT = types.int32[::1], types.uint16[::1]
-_LONG = types.int64
-
-
-def compiled(*signatures: Any) -> Callable[[_F], _F]:
-    def compile_it(function: _F) -> _F:
-        made: _F = njit(list(signatures) or None, cache=True, nogil=True)(function)
-        return made
-
-    return compile_it
-
-
-def _record(of: type, fields: list[Any]) -> Any:
-    return types.NamedTuple(fields, of)
+from ladle.stem.arranging import FLAGS, INTS, INTS_OUT, LONG, ROWS_OUT, WORDS_OUT, clear, compiled, set_
+from ladle.stem.tiles import SPARSE, STEP, Array, Scratch, Terms, Tile
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -57,157 +34,205 @@ def _lowest_bit(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@compiled(types.void(_LONGS, _INTS, _LONG, _INTS_OUT))
-def rank_by_table(keys: Array, table: Array, first: int, ranks: Array) -> None:
-    """How many cuts each key has reached, looked up: `table[i]` is the rank of key `first + i`; the ends stand for
-    everything beyond them."""
-    last = table.size - 1
-    top = first + last
-    for i in range(keys.size):
-        key = keys[i]
-        if key <= first:
-            ranks[i] = table[0]
-        elif key >= top:
-            ranks[i] = table[last]
-        else:
-            ranks[i] = table[key - first]
+def _record(of: type, fields: list[Any]) -> Any:
+    return types.NamedTuple(fields, of)
 
 
-@compiled(types.void(_LONGS, _LONGS, _INTS_OUT))
-def rank_by_search(keys: Array, cuts: Array, ranks: Array) -> None:
-    """How many cuts each key has reached, by binary search."""
-    for i in range(keys.size):
-        key = keys[i]
-        low, left = 0, cuts.size
-        while left > 0:
-            half = left >> 1
-            if cuts[low + half] <= key:
-                low += half + 1
-                left -= half + 1
-            else:
-                left = half
-        ranks[i] = low
-
-
-@compiled(
-    types.void(_INTS, _BYTES, _LONG, _LONGS, _BYTES, _INTS_OUT),
-    types.void(_LONGS, _BYTES, _LONG, _LONGS, _BYTES, _INTS_OUT),
-)
-def rank_bytes(offsets: Array, data: Array, first: int, cut_offsets: Array, cut_data: Array, ranks: Array) -> None:
-    """The same for keys that are bytes: key i is `data[offsets[first + i]:offsets[first + i + 1]]`."""
-    for i in range(ranks.size):
-        start, stop = offsets[first + i], offsets[first + i + 1]
-        low, left = 0, cut_offsets.size - 1
-        while left > 0:
-            half = left >> 1
-            at, end = cut_offsets[low + half], cut_offsets[low + half + 1]
-            key = start
-            while at < end and key < stop and cut_data[at] == data[key]:
-                at += 1
-                key += 1
-            if at == end or (key < stop and cut_data[at] < data[key]):
-                low += half + 1
-                left -= half + 1
-            else:
-                left = half
-        ranks[i] = low
-
-
-@compiled(types.void(_INTS_OUT, _FLAGS, _LONG, _INTS_OUT, _ROWS_OUT))
-def arrange(ranks: Array, present: Array, cuts: int, below: Array, order: Array) -> None:
-    """Counts rows below each cut and lists the rows by value. `below` has cuts + 2 entries: the first is 0, the last
-    all rows. Rows that are not present (no entry: all are) get a rank beyond every interval."""
-    some_absent = present.size > 0
-    rows = ranks.size
-    for g in range(cuts + 2):
-        below[g] = 0
-    for i in range(rows):
-        if some_absent and not present[i]:
-            ranks[i] = cuts + 2
-        else:
-            below[ranks[i] + 1] += 1
-    for g in range(1, cuts + 2):
-        below[g] += below[g - 1]
-    # below[r] is now where rank r starts; filling moves it to where rank r + 1 does.
-    for i in range(rows):
-        rank = ranks[i]
-        if rank <= cuts:
-            order[below[rank]] = i
-            below[rank] += 1
-    for g in range(cuts + 1, 0, -1):
-        below[g] = below[g - 1]
-    below[0] = 0
-
-
-@compiled(types.void(_INTS, _ROWS, types.uint64[:, ::1], _LONG))
-def prefixes_by_cut(below: Array, order: Array, bitmaps: Array, words: int) -> None:
-    """One bitmap per cut: the rows below it."""
-    for w in range(words):
-        bitmaps[0, w] = 0
-    for g in range(1, below.size):
-        for w in range(words):
-            bitmaps[g, w] = bitmaps[g - 1, w]
-        for i in range(below[g - 1], below[g]):
-            row = order[i]
-            bitmaps[g, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
-
-
-@compiled(types.void(_INTS, _ROWS, types.uint64[:, ::1], _LONG))
-def prefixes_by_step(below: Array, order: Array, bitmaps: Array, words: int) -> None:
-    """One bitmap per STEP rows in order of value."""
-    for w in range(words):
-        bitmaps[0, w] = 0
-    steps = below[below.size - 1] // STEP
-    for s in range(1, steps + 1):
-        for w in range(words):
-            bitmaps[s, w] = bitmaps[s - 1, w]
-        for i in range((s - 1) * STEP, s * STEP):
-            row = order[i]
-            bitmaps[s, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
-
-
-_TERMS = _record(Terms, [_INTS, _INTS, _FLAGS, _INTS, _INTS, _INTS])
+_TERMS = _record(Terms, [INTS, INTS, FLAGS, INTS, INTS, INTS])
 _TILE = _record(
     Tile,
     [
-        _INTS_OUT, _INTS_OUT, _INTS_OUT, _INTS_OUT, types.uint16[:, ::1], types.int32[:, ::1], _INTS_OUT, _INTS_OUT,
-        types.uint64[:, ::1], types.uint64[:, ::1], _INTS_OUT,
+        INTS_OUT, INTS_OUT, INTS_OUT, INTS_OUT, types.uint16[:, ::1], types.int32[:, ::1], INTS_OUT, INTS_OUT,
+        LONG, INTS_OUT, types.uint64[:, ::1],
     ],
 )  # fmt: skip
+_SCRATCH = _record(Scratch, [types.int64[::1], WORDS_OUT, WORDS_OUT, WORDS_OUT, ROWS_OUT])
 
 
 @compiled()
-def _set(bitmap: Array, row: int) -> None:
-    bitmap[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+def _is_plain(terms: Terms, tile: Tile, t: int, column: int) -> bool:
+    """Whether a term on a column is one interval, and nothing else in this tile."""
+    if terms.first_interval[t + 1] - terms.first_interval[t] != 1:
+        return False
+    return not (terms.or_null[t] and tile.null_count[column] > 0)
 
 
 @compiled()
-def _clear(bitmap: Array, row: int) -> None:
-    bitmap[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
+def _list_operands(
+    terms: Terms, tile: Tile, visited: Array, b: int, rows: int, scratch: Scratch
+) -> tuple[int, int, int, bool, bool]:
+    """Which bitmaps a block is the AND of; an inverted one has a flip of ones. Also how many rows the narrowest of its
+    terms leaves (rows + 1: there is no term), which one that is, whether rows must be cleared afterwards, and whether
+    terms are left that are not one interval. Nothing of the tile's rows is looked at for all that. Only visited
+    operators count: `visited` has one entry per column, and after them one per predicate."""
+    operands, flips = scratch.operands, scratch.flips
+    least, narrowest, ragged, others = rows + 1, -1, False, False
+    n = 0
+    for t in range(terms.first_term[b], terms.first_term[b + 1]):
+        column = terms.source[t]
+        if column < 0:
+            if not visited[tile.null_count.size - 1 - column]:
+                continue
+            matched = tile.predicate_count[-1 - column]
+            if matched < rows:
+                operands[n], flips[n] = tile.first_predicate - 1 - column, 0
+                n += 1
+        elif not visited[column]:
+            continue
+        elif _is_plain(terms, tile, t, column):
+            i = terms.first_interval[t]
+            low, high = terms.low[i], terms.high[i]
+            start, stop = tile.below[low], tile.below[high]
+            matched = stop - start
+            if start > 0:
+                operands[n], flips[n] = tile.base[low], ~np.uint64(0)
+                n += 1
+                ragged |= tile.fix[low] > 0
+            if stop < rows:
+                operands[n], flips[n] = tile.base[high] + (tile.fix[high] > 0), 0
+                n += 1
+                ragged |= tile.fix[high] > 0
+        else:
+            matched = tile.null_count[column] if terms.or_null[t] else 0
+            for i in range(terms.first_interval[t], terms.first_interval[t + 1]):
+                matched += tile.below[terms.high[i]] - tile.below[terms.low[i]]
+            others |= matched < rows
+        if matched < least:
+            least, narrowest = matched, t
+            if matched == 0:
+                break
+    return n, least, narrowest, ragged, others
 
 
 @compiled()
-def _matched(terms: Terms, tile: Tile, t: int) -> int:
-    """How many rows of the tile satisfy a term; nothing has to be looked at for that."""
+def _begin(bitmaps: Array, operands: Array, flips: Array, n: int, lineage: Array, words: int) -> int:
+    """The AND of the first bitmaps, up to four; how many that were."""
+    if n == 0:
+        lineage[:words] = ~np.uint64(0)
+        return 0
+    a, f = bitmaps[operands[0]], flips[0]
+    if n == 1:
+        for w in range(words):
+            lineage[w] = a[w] ^ f
+        return 1
+    b, g = bitmaps[operands[1]], flips[1]
+    if n == 2:
+        for w in range(words):
+            lineage[w] = (a[w] ^ f) & (b[w] ^ g)
+        return 2
+    c, h = bitmaps[operands[2]], flips[2]
+    if n == 3:
+        for w in range(words):
+            lineage[w] = (a[w] ^ f) & (b[w] ^ g) & (c[w] ^ h)
+        return 3
+    d, i = bitmaps[operands[3]], flips[3]
+    for w in range(words):
+        lineage[w] = (a[w] ^ f) & (b[w] ^ g) & (c[w] ^ h) & (d[w] ^ i)
+    return 4
+
+
+@compiled()
+def _go_on(bitmaps: Array, operands: Array, flips: Array, at: int, n: int, lineage: Array, words: int) -> None:
+    """The AND with the other bitmaps."""
+    while n - at >= 4:
+        a, b, f, g = bitmaps[operands[at]], bitmaps[operands[at + 1]], flips[at], flips[at + 1]
+        c, d, h, i = bitmaps[operands[at + 2]], bitmaps[operands[at + 3]], flips[at + 2], flips[at + 3]
+        for w in range(words):
+            lineage[w] &= (a[w] ^ f) & (b[w] ^ g) & (c[w] ^ h) & (d[w] ^ i)
+        at += 4
+    if n - at >= 2:
+        a, b = bitmaps[operands[at]], bitmaps[operands[at + 1]]
+        f, g = flips[at], flips[at + 1]
+        for w in range(words):
+            lineage[w] &= (a[w] ^ f) & (b[w] ^ g)
+        at += 2
+    if n > at:
+        a, f = bitmaps[operands[at]], flips[at]
+        for w in range(words):
+            lineage[w] &= a[w] ^ f
+
+
+@compiled()
+def _trim(terms: Terms, tile: Tile, visited: Array, b: int, lineage: Array) -> None:
+    """Clear what bitmaps by step have too much: an upper end takes the next larger one, a lower end the smaller."""
+    for t in range(terms.first_term[b], terms.first_term[b + 1]):
+        column = terms.source[t]
+        if column < 0 or not visited[column] or not _is_plain(terms, tile, t, column):
+            continue
+        i = terms.first_interval[t]
+        low, high = terms.low[i], terms.high[i]
+        for at in range(tile.below[low] - tile.fix[low], tile.below[low]):
+            clear(lineage, tile.order[column, at])
+        if tile.fix[high] > 0:
+            total = tile.below[tile.first_cut[column + 1] - 1]
+            for at in range(tile.below[high], min(tile.below[high] - tile.fix[high] + STEP, total)):
+                clear(lineage, tile.order[column, at])
+
+
+@compiled()
+def _rows_of_term(terms: Terms, tile: Tile, t: int, rows: Array, words: int) -> None:
+    """The rows that satisfy a term of several intervals, or of NULL too. Rows are added only: what one interval has too
+    much may be another's."""
     column = terms.source[t]
-    if column < 0:
-        return int(tile.predicate_count[-1 - column])
-    matched = 0
+    rows[:words] = 0
     for i in range(terms.first_interval[t], terms.first_interval[t + 1]):
-        matched += tile.below[terms.high[i]] - tile.below[terms.low[i]]
-    if terms.or_null[t]:
-        matched += tile.null_count[column]
-    return matched
+        low, high = terms.low[i], terms.high[i]
+        start, stop = tile.below[low], tile.below[high]
+        inner, outer = start, stop - tile.fix[high]
+        if tile.fix[low] > 0:
+            inner += STEP - tile.fix[low]
+        if inner < outer:
+            within, without = tile.bitmaps[tile.base[high]], tile.bitmaps[tile.base[low] + (tile.fix[low] > 0)]
+            for w in range(words):
+                rows[w] |= within[w] & ~without[w]
+        else:
+            inner = outer = stop
+        for at in range(start, inner):
+            set_(rows, tile.order[column, at])
+        for at in range(outer, stop):
+            set_(rows, tile.order[column, at])
+    if terms.or_null[t] and tile.null_count[column] > 0:
+        nulls = tile.bitmaps[tile.null_bitmap[column]]
+        for w in range(words):
+            rows[w] |= nulls[w]
+
+
+@compiled()
+def _restrict(terms: Terms, tile: Tile, visited: Array, b: int, lineage: Array, scratch: Array, words: int) -> None:
+    """The AND with those terms that are not one interval."""
+    for t in range(terms.first_term[b], terms.first_term[b + 1]):
+        column = terms.source[t]
+        if column >= 0 and visited[column] and not _is_plain(terms, tile, t, column):
+            _rows_of_term(terms, tile, t, scratch, words)
+            for w in range(words):
+                lineage[w] &= scratch[w]
+
+
+@compiled()
+def _narrow(
+    terms: Terms, tile: Tile, visited: Array, b: int, n: int, ragged: bool, others: bool, rows: int, scratch: Scratch
+) -> None:
+    """The lineage of a block, whose first n operands are listed."""
+    words = (rows + 63) >> 6
+    lineage = scratch.lineage
+    at = _begin(tile.bitmaps, scratch.operands, scratch.flips, n, lineage, words)
+    if at < n:
+        _go_on(tile.bitmaps, scratch.operands, scratch.flips, at, n, lineage, words)
+    if rows & 63:
+        lineage[words - 1] &= (np.uint64(1) << np.uint64(rows & 63)) - np.uint64(1)
+    if ragged:
+        _trim(terms, tile, visited, b, lineage)
+    if others:
+        _restrict(terms, tile, visited, b, lineage, scratch.rows, words)
 
 
 @compiled()
 def _satisfies(terms: Terms, tile: Tile, t: int, row: int) -> bool:
     column = terms.source[t]
     if column < 0:
-        word = tile.predicates[-1 - column, row >> 6]
+        word = tile.bitmaps[tile.first_predicate - 1 - column, row >> 6]
         return bool((word >> np.uint64(row & 63)) & np.uint64(1))
-    first = tile.first_cut[column]
-    rank = tile.ranks[column, row] + first
+    rank = tile.ranks[column, row] + tile.first_cut[column]
     if rank >= tile.first_cut[column + 1]:  # NULL
         return bool(terms.or_null[t])
     for i in range(terms.first_interval[t], terms.first_interval[t + 1]):
@@ -217,11 +242,10 @@ def _satisfies(terms: Terms, tile: Tile, t: int, row: int) -> bool:
 
 
 @compiled()
-def _verify(terms: Terms, tile: Tile, b: int, narrowest: int, lineage: Array, words: int) -> None:
-    """The rows of a block, by trying each row that its narrowest term leaves."""
+def _verify(terms: Terms, tile: Tile, b: int, narrowest: int, found: Array) -> int:
+    """The rows of a block in order, by trying each of the few that its narrowest term leaves; how many they are."""
     column = terms.source[narrowest]
-    for w in range(words):
-        lineage[w] = 0
+    n = 0
     for i in range(terms.first_interval[narrowest], terms.first_interval[narrowest + 1]):
         for at in range(tile.below[terms.low[i]], tile.below[terms.high[i]]):
             row = tile.order[column, at]
@@ -231,164 +255,129 @@ def _verify(terms: Terms, tile: Tile, b: int, narrowest: int, lineage: Array, wo
                     wanted = False
                     break
             if wanted:
-                _set(lineage, row)
+                place = n
+                while place > 0 and found[place - 1] > row:
+                    found[place] = found[place - 1]
+                    place -= 1
+                found[place] = row
+                n += 1
+    return n
+
+
+def _writing_ids(at_once: int) -> Any:
+    """Row ids from a bitmap, of which few words have more than so many: those are written without asking, and counted
+    afterwards. What a word has can't be foreseen, and asking costs more than writing."""
+
+    @compiled()
+    def write(lineage: Array, words: int, ids: Array, at: int) -> int:
+        place = np.uint64(at)
+        for w in range(words):
+            word, here = lineage[w], np.uint64(w << 6)
+            following = place + _population(word)
+            for _ in range(at_once):
+                ids[place] = here + _lowest_bit(word)
+                word &= word - np.uint64(1)
+                place += np.uint64(1)
+            while word:
+                ids[place] = here + _lowest_bit(word)
+                word &= word - np.uint64(1)
+                place += np.uint64(1)
+            place = following
+        return int(place)
+
+    return write
+
+
+_write_few = _writing_ids(1)
+_write_one_a_word = _writing_ids(2)
+_write_two_a_word = _writing_ids(4)
+_write_four_a_word = _writing_ids(6)
 
 
 @compiled()
-def _rows_of_term(terms: Terms, tile: Tile, t: int, rows: Array, words: int) -> None:
-    """The rows that satisfy a term of any form."""
-    column = terms.source[t]
-    for w in range(words):
-        rows[w] = 0
-    for i in range(terms.first_interval[t], terms.first_interval[t + 1]):
-        low, high = terms.low[i], terms.high[i]
-        if tile.below[high] - tile.below[low] <= STEP:
-            for at in range(tile.below[low], tile.below[high]):
-                _set(rows, tile.order[column, at])
-            continue
-        without, within = tile.base[low], tile.base[high]
-        for w in range(words):
-            rows[w] |= tile.bitmaps[within, w] & ~tile.bitmaps[without, w]
-        for at in range(tile.fix[low], tile.below[low]):
-            _clear(rows, tile.order[column, at])
-        for at in range(tile.fix[high], tile.below[high]):
-            _set(rows, tile.order[column, at])
-    if terms.or_null[t] and tile.null_count[column] > 0:
-        nulls = tile.null_bitmap[column]
-        for w in range(words):
-            rows[w] |= tile.bitmaps[nulls, w]
+def _write_ids(lineage: Array, words: int, matched: int, ids: Array, at: int) -> int:
+    if matched <= words >> 2:
+        return int(_write_few(lineage, words, ids, at))
+    if matched <= words:
+        return int(_write_one_a_word(lineage, words, ids, at))
+    if matched <= words << 1:
+        return int(_write_two_a_word(lineage, words, ids, at))
+    return int(_write_four_a_word(lineage, words, ids, at))
 
 
-@compiled()
-def _restrict(lineage: Array, started: bool, rows: Array, words: int) -> None:
-    """Leave those of the rows; the first term begins with them."""
-    if started:
-        for w in range(words):
-            lineage[w] &= rows[w]
-    else:
-        for w in range(words):
-            lineage[w] = rows[w]
-
-
-@compiled()
-def _narrow(
-    terms: Terms, tile: Tile, b: int, visited: Array, rows: int, lineage: Array, scratch: Array, words: int
-) -> bool:
-    """The rows of a block, as the AND of its terms' bitmaps; whether there was one. Only visited operators count:
-    `visited` has one entry per column, and after them one per predicate."""
-    started = False
-    for t in range(terms.first_term[b], terms.first_term[b + 1]):
-        column = terms.source[t]
-        if not visited[column if column >= 0 else tile.null_count.size - 1 - column]:
-            continue
-        if column < 0:
-            _restrict(lineage, started, tile.predicates[-1 - column], words)
-            started = True
-            continue
-        i = terms.first_interval[t]
-        if terms.first_interval[t + 1] - i == 1 and not (terms.or_null[t] and tile.null_count[column] > 0):
-            low, high = terms.low[i], terms.high[i]
-            if started and tile.below[high] - tile.below[low] == rows:
-                continue
-            if tile.fix[low] == tile.below[low] and tile.fix[high] == tile.below[high]:
-                within, without = tile.bitmaps[tile.base[high]], tile.bitmaps[tile.base[low]]
-                if started:
-                    for w in range(words):
-                        lineage[w] &= within[w] & ~without[w]
-                else:
-                    for w in range(words):
-                        lineage[w] = within[w] & ~without[w]
-                started = True
-                continue
-        _rows_of_term(terms, tile, t, scratch, words)
-        _restrict(lineage, started, scratch, words)
-        started = True
-    return started
-
-
-@compiled()
-def _write_ids(lineage: Array, words: int, ids: Array, at: int) -> int:
-    """Row ids from a bitmap. Most words have few: four are written without asking, and counted afterwards."""
-    for w in range(words):
-        word = lineage[w]
-        here = w << 6
-        following = at + _population(word)
-        for _ in range(4):
-            ids[at] = here + _lowest_bit(word)
-            word &= word - np.uint64(1)
-            at += 1
-        while word:
-            ids[at] = here + _lowest_bit(word)
-            word &= word - np.uint64(1)
-            at += 1
-        at = following
-    return int(at)
-
-
-@compiled(types.void(_INTS, _TERMS, _TILE, _FLAGS, _LONG, types.uint64[::1]))
-def wanted(blocks: Array, terms: Terms, tile: Tile, visited: Array, rows: int, bitmap: Array) -> None:
+@compiled(types.void(INTS, _TERMS, _TILE, FLAGS, LONG, _SCRATCH, WORDS_OUT))
+def wanted(blocks: Array, terms: Terms, tile: Tile, visited: Array, rows: int, scratch: Scratch, bitmap: Array) -> None:
     """The rows that at least one of these blocks still wants, after some operators were visited."""
     words = (rows + 63) >> 6
-    lineage = np.empty(WORDS, np.uint64)
-    scratch = np.empty(WORDS, np.uint64)
-    for w in range(words):
-        bitmap[w] = 0
+    bitmap[:words] = 0
     for b in blocks:
-        if not _narrow(terms, tile, b, visited, rows, lineage, scratch, words):
-            for row in range(rows):
-                _set(bitmap, row)
-            return
+        n, least, _, ragged, others = _list_operands(terms, tile, visited, b, rows, scratch)
+        if least == 0:
+            continue
+        _narrow(terms, tile, visited, b, n, ragged, others, rows, scratch)
         for w in range(words):
-            bitmap[w] |= lineage[w]
+            bitmap[w] |= scratch.lineage[w]
 
 
-@compiled(_LONG(_INTS, _TERMS, _TILE, _FLAGS, _LONG, types.uint16[::1], types.uint32[::1], types.uint64[::1]))
+@compiled(
+    types.UniTuple(LONG, 2)(
+        INTS, LONG, _TERMS, _TILE, FLAGS, LONG, _SCRATCH, ROWS_OUT, types.uint32[::1], LONG, WORDS_OUT
+    )
+)
 def probe(
     blocks: Array,
+    first: int,
     terms: Terms,
     tile: Tile,
     visited: Array,
     rows: int,
+    scratch: Scratch,
     counts: Array,
     offsets: Array,
+    begin: int,
     payload: Array,
-) -> int:
-    """Which rows of a tile satisfy which block, when all operators were visited. `counts` says how many; unless those
-    are none or all, their ids or their bits, the smaller, are put into the payload at `offsets`, in words. The length
-    of the payload is returned."""
+) -> tuple[int, int]:
+    """Which rows of a tile satisfy which block, when all operators were visited: from number `first` of the blocks on,
+    until the payload is full. `counts` says how many; unless those are none or all, their ids or their bits, the
+    smaller, are put into the payload; `offsets` says where, in words, when the payload begins at `begin`. Returned are
+    the number of the next block and the length of the payload."""
     words = (rows + 63) >> 6
-    lineage = np.empty(WORDS, np.uint64)
-    scratch = np.empty(WORDS, np.uint64)
+    lineage = scratch.lineage
     ids = payload.view(np.uint16)
     end = 0
-    for b in blocks:
-        least, narrowest, narrowing = rows + 1, -1, False
-        for t in range(terms.first_term[b], terms.first_term[b + 1]):
-            matched = _matched(terms, tile, t)
-            if matched < least:
-                least, narrowest = matched, t
-            narrowing |= matched < rows
-            if matched == 0:
-                break
-        offsets[b] = end
-        if least == 0 or not narrowing:
+    for number in range(first, blocks.size):
+        if end + words + 4 > payload.size:
+            return number, end
+        b = blocks[number]
+        offsets[b] = begin + end
+        n, least, narrowest, ragged, others = _list_operands(terms, tile, visited, b, rows, scratch)
+        if least == 0 or (n == 0 and not others):
             counts[b] = 0 if least == 0 else rows
             continue
         column = terms.source[narrowest]
         if least <= SPARSE and column >= 0 and not (terms.or_null[narrowest] and tile.null_count[column] > 0):
-            _verify(terms, tile, b, narrowest, lineage, words)
+            matched = _verify(terms, tile, b, narrowest, scratch.found)
+            counts[b] = matched
+            if matched << 4 <= rows:
+                for i in range(matched):
+                    ids[(end << 2) + i] = scratch.found[i]
+                end += (matched + 3) >> 2
+                continue
+            lineage[:words] = 0
+            for i in range(matched):
+                set_(lineage, scratch.found[i])
         else:
-            _narrow(terms, tile, b, visited, rows, lineage, scratch, words)
-        matched = 0
-        for w in range(words):
-            matched += _population(lineage[w])
-        counts[b] = matched
+            _narrow(terms, tile, visited, b, n, ragged, others, rows, scratch)
+            matched = 0
+            for w in range(words):
+                matched += _population(lineage[w])
+            counts[b] = matched
         if matched == 0 or matched == rows:  # noqa: PLR1714 -- compiled
             continue
-        if matched << 4 <= rows:
-            end = (_write_ids(lineage, words, ids, end << 2) + 3) >> 2
-        else:
+        if matched << 4 > rows:
             for w in range(words):
                 payload[end + w] = lineage[w]
             end += words
-    return end
+        else:
+            end = (_write_ids(lineage, words, matched, ids, end << 2) + 3) >> 2
+    return blocks.size, end

@@ -29,8 +29,9 @@ from ladle.plan.ranges import Ranges
 from ladle.stem.arrays import Damaged, map_arrays, save_arrays
 from ladle.stem.grouped_filter import Arrangement, Cuts, GroupedFilter, cuts_of
 from ladle.stem.keys import Keys, encode
+from ladle.stem.merging import fixed, merge_filters, merge_terms
 from ladle.stem.results import ResultsWriter
-from ladle.stem.tiles import TILE, WORDS, Array, Terms
+from ladle.stem.tiles import SPARSE, TILE, WORDS, Array, Scratch, Terms
 
 PAGE = 4_096
 """Ids of blocks that share a page: a block is on page `id // PAGE`."""
@@ -38,11 +39,14 @@ PAGE = 4_096
 BlockIds = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_SLACK = 64
+_PAYLOAD_WORDS = 1 << 17
+"""Results are written in pieces; from 256 KiB on their size makes no difference."""
 _SECONDS_PER_BLOCK = 1e-7
 """What it takes to find out which tuples of a tile a block still wants."""
 _DEAR_SECONDS = 0.02
 """A predicate that is expected to take longer on a whole segment is evaluated only where it is still wanted."""
+_TERMS_PER_VISIT = 512
+"""How many terms are renumbered in the time in which a tile visits one grouped filter."""
 _ALL_DROPPED = np.zeros(0, dtype=np.bool_)
 
 
@@ -110,20 +114,19 @@ class Page:
                 wanted[start : start + rows] = self._wanted(source, rows)
         return wanted
 
-    def probe(self, rows: int, end: int) -> tuple[Array, Array, Array]:
-        """Counts and offsets of each block in the tile that was visited, and the payload, which will begin at `end`."""
+    def probe(self, rows: int, results: ResultsWriter, counts: Array, offsets: Array) -> None:
+        """Write the rows of each block in the tile that was visited, and note how many and where."""
         from ladle.stem import kernels
 
-        scratch = self._get_scratch()
-        scratch.visited[:] = True
-        counts = np.empty(len(self.blocks), dtype=np.uint16)
-        offsets = np.empty(len(self.blocks), dtype=np.uint32)
-        used = kernels.probe(
-            scratch.numbers, self.terms, scratch.arrangement.tile, scratch.visited, rows, counts, offsets,
-            scratch.payload,
-        )  # fmt: skip
-        offsets += np.uint32(end)
-        return counts, offsets, scratch.payload[:used]
+        work = self._get_scratch()
+        work.visited[:] = True
+        number = 0
+        while number < len(self.blocks):
+            number, used = kernels.probe(
+                work.numbers, number, self.terms, work.arrangement.tile, work.visited, rows, work.scratch, counts,
+                offsets, results.end, work.payload,
+            )  # fmt: skip
+            results.write(work.payload[:used])
 
     def _source(self, predicate: str) -> int | None:
         return next((-1 - number for number, factor in enumerate(self.predicates) if factor.sql == predicate), None)
@@ -137,7 +140,13 @@ class Page:
 
         scratch = self._get_scratch()
         kernels.wanted(
-            self.blocks_on(source), self.terms, scratch.arrangement.tile, scratch.visited, rows, scratch.bitmap
+            self.blocks_on(source),
+            self.terms,
+            scratch.arrangement.tile,
+            scratch.visited,
+            rows,
+            scratch.scratch,
+            scratch.bitmap,
         )
         return np.unpackbits(scratch.bitmap.view(np.uint8), count=rows, bitorder="little").view(np.bool_)
 
@@ -153,8 +162,16 @@ class _Scratch:
 
     def __init__(self, page: Page) -> None:
         self.arrangement = Arrangement(page.filters, len(page.predicates))
-        self.payload = np.zeros(len(page.blocks) * WORDS + _SLACK, dtype=np.uint64)
+        self.payload = np.zeros(_PAYLOAD_WORDS, dtype=np.uint64)
         self.numbers = np.arange(len(page.blocks), dtype=np.int32)
+        operands = 2 * int(np.diff(page.terms.first_term).max(initial=0))
+        self.scratch = Scratch(
+            operands=np.zeros(operands, dtype=np.int64),
+            flips=np.zeros(operands, dtype=np.uint64),
+            lineage=np.zeros(WORDS, dtype=np.uint64),
+            rows=np.zeros(WORDS, dtype=np.uint64),
+            found=np.zeros(SPARSE, dtype=np.uint16),
+        )
         self.visited = np.zeros(len(page.filters) + len(page.predicates), dtype=np.bool_)
         self.bitmap = np.zeros(WORDS, dtype=np.uint64)
 
@@ -173,8 +190,8 @@ class QueryStem:
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self._pages = list(pages)
+        self._visits = 0
         self.blocks: BlockIds = np.concatenate([page.blocks for page in pages] or [np.zeros(0, dtype=np.int64)])
-        self._predicates = list({f.sql: f for page in pages for f in page.predicates}.values())
 
     @property
     def columns(self) -> set[str]:
@@ -194,58 +211,73 @@ class QueryStem:
 
         `slow` are predicates not to be tried any more; those that take too long now are added to it.
         """
-        if not self._pages:
+        if not len(self.blocks):
             return {}
-        columns = {each.column for page in self._pages for each in page.filters}
+        pages = self._pages
+        columns = {each.column for page in pages for each in page.filters}
         chunk = Chunk(segment, {name: encode(segment.column(name)) for name in columns}, {})
         failures: dict[int, Failure] = {}
-        for sql, failure in self._evaluate(chunk, router, seconds_max, slow).items():
-            blocks = [block for page in self._pages for block in page.blocks_with(sql).tolist()]
+        for sql, failure in _evaluate(pages, chunk, router, seconds_max, slow).items():
+            blocks = [block for page in pages for block in page.blocks_with(sql).tolist()]
             failures |= dict.fromkeys(blocks, failure)
             results.fail(blocks)
             if failure.slow:
                 slow.add(sql)
         results.segment(len(segment))
         for start, rows in _tiles(segment):
-            counts, offsets = [], []
-            for page in self._pages:
+            counts = np.empty(len(self.blocks), dtype=np.uint16)
+            offsets = np.empty(len(self.blocks), dtype=np.uint32)
+            first = 0
+            for page in pages:
+                last = first + len(page.blocks)
                 page.visit(chunk, start, rows, router)
-                found, places, payload = page.probe(rows, results.end)
-                results.write(payload)
-                counts.append(found)
-                offsets.append(places)
-            results.tile(np.concatenate(counts), np.concatenate(offsets))
+                page.probe(rows, results, counts[first:last], offsets[first:last])
+                first = last
+            results.tile(counts, offsets)
+            self._visits += sum(len(page.filters) for page in pages)
+        self._merge_if_due()
         return failures
 
-    def _evaluate(self, chunk: Chunk, router: Router, seconds_max: float | None, slow: set[str]) -> dict[str, Failure]:
-        """Evaluate the predicate list: cheap predicates together on all tuples, dear ones one by one on those tuples
-        that some block still wants when they are reached.
-        """
-        pending = [factor for factor in self._predicates if factor.sql not in slow]
-        rows = len(chunk.table)
-        dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple * rows > _DEAR_SECONDS}
-        cheap = [factor for factor in pending if factor.sql not in dear]
+    def _merge_if_due(self) -> None:
+        """Make the pages one as soon as that would have paid: few tuples don't wait for it, nor do sets of queries that
+        stand for one epoch only."""
+        pages = self._pages
+        if len(pages) > 1 and self._visits * _TERMS_PER_VISIT >= sum(len(page.terms.source) for page in pages):
+            self._pages = [_merged(pages)]
+
+
+def _evaluate(
+    pages: Sequence[Page], chunk: Chunk, router: Router, seconds_max: float | None, slow: set[str]
+) -> dict[str, Failure]:
+    """Evaluate the predicate list: cheap predicates together on all tuples, dear ones one by one on those tuples
+    that some block still wants when they are reached.
+    """
+    factors = {factor.sql: factor for page in pages for factor in page.predicates}
+    pending = [factor for factor in factors.values() if factor.sql not in slow]
+    rows = len(chunk.table)
+    dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple * rows > _DEAR_SECONDS}
+    cheap = [factor for factor in pending if factor.sql not in dear]
+    began = time.perf_counter()
+    evaluated = evaluate_factors(chunk.table, cheap, seconds_max=seconds_max)
+    share = (time.perf_counter() - began) / max(len(cheap), 1)
+    chunk.masks.update(evaluated.masks)
+    for factor in cheap:
+        dropped = rows - int(np.count_nonzero(evaluated.masks.get(factor.sql, _ALL_DROPPED)))
+        router.observe(factor.sql, Account(rows, rows, dropped, share))
+    failures = dict(evaluated.failures)
+    for sql in router.order(list(dear)):
+        kept = np.flatnonzero(np.logical_or.reduce([page.wanted_by(sql, chunk, router) for page in pages]))
         began = time.perf_counter()
-        evaluated = evaluate_factors(chunk.table, cheap, seconds_max=seconds_max)
-        share = (time.perf_counter() - began) / max(len(cheap), 1)
-        chunk.masks.update(evaluated.masks)
-        for factor in cheap:
-            dropped = rows - int(np.count_nonzero(evaluated.masks.get(factor.sql, _ALL_DROPPED)))
-            router.observe(factor.sql, Account(rows, rows, dropped, share))
-        failures = dict(evaluated.failures)
-        for sql in router.order(list(dear)):
-            kept = np.flatnonzero(np.logical_or.reduce([page.wanted_by(sql, chunk, router) for page in self._pages]))
-            began = time.perf_counter()
-            found = evaluate_factors(chunk.table.take(from_numpy(kept)), [dear[sql]], seconds_max=seconds_max)
-            seconds = time.perf_counter() - began
-            failures |= found.failures
-            if sql in found.masks:
-                mask = np.zeros(rows, dtype=np.bool_)
-                mask[kept] = found.masks[sql]
-                chunk.masks[sql] = mask
-                dropped = len(kept) - int(np.count_nonzero(mask))
-                router.observe(sql, Account(rows, len(kept), dropped, seconds))
-        return failures
+        found = evaluate_factors(chunk.table.take(from_numpy(kept)), [dear[sql]], seconds_max=seconds_max)
+        seconds = time.perf_counter() - began
+        failures |= found.failures
+        if sql in found.masks:
+            mask = np.zeros(rows, dtype=np.bool_)
+            mask[kept] = found.masks[sql]
+            chunk.masks[sql] = mask
+            dropped = len(kept) - int(np.count_nonzero(mask))
+            router.observe(sql, Account(rows, len(kept), dropped, seconds))
+    return failures
 
 
 def _tiles(table: pa.Table) -> Iterator[tuple[int, int]]:
@@ -306,20 +338,22 @@ def _terms(drafts: list[list[tuple[int, Ranges | None]]], cuts: list[list[Any]])
             first_interval.append(len(low))
         first_term.append(len(source))
     return Terms(
-        _fixed(first_term, np.int32),
-        _fixed(source, np.int32),
-        _fixed(or_null, np.bool_),
-        _fixed(first_interval, np.int32),
-        _fixed(low, np.int32),
-        _fixed(high, np.int32),
+        fixed(first_term, np.int32),
+        fixed(source, np.int32),
+        fixed(or_null, np.bool_),
+        fixed(first_interval, np.int32),
+        fixed(low, np.int32),
+        fixed(high, np.int32),
     )
 
 
-def _fixed(values: Sequence[int], dtype: type[np.generic]) -> Array:
-    """An array as it would come from a mapped file: compiled code has one form for it."""
-    array = np.array(values, dtype=dtype)
-    array.setflags(write=False)
-    return array
+def _merged(pages: Sequence[Page]) -> Page:
+    filters, columns, cuts = merge_filters([page.filters for page in pages])
+    factors = {factor.sql: factor for page in pages for factor in page.predicates}
+    numbers = {sql: number for number, sql in enumerate(factors)}
+    predicates = [np.array([numbers[each.sql] for each in page.predicates], dtype=np.int32) for page in pages]
+    terms = merge_terms([page.terms for page in pages], columns, predicates, cuts)
+    return Page(np.concatenate([page.blocks for page in pages]), filters, list(factors.values()), terms)
 
 
 # -- pages as files, which workers map --
@@ -350,6 +384,11 @@ def load_stem(paths: Sequence[str]) -> QueryStem:
             pages.append(_load_page(path))
         except (FileNotFoundError, Damaged):
             Path(path).unlink(missing_ok=True)
+    return _stem_of(tuple(pages))
+
+
+@lru_cache(maxsize=8)
+def _stem_of(pages: tuple[Page, ...]) -> QueryStem:
     return QueryStem(pages)
 
 

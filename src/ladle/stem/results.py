@@ -114,16 +114,18 @@ class ResultsWriter:
         everything = bool(kept.all())
         blocks = self._blocks if everything else self._blocks[kept]
         parts = [
-            blocks.astype("<i8"),
+            blocks.astype("<i8", copy=False),
             np.asarray(self._segments, dtype="<i4"),
-            *((part if everything else part[kept]).astype("<u4") for part in self._offsets),
-            *((part if everything else part[kept]).astype("<u2") for part in self._counts),
+            *((part if everything else part[kept]).astype("<u4", copy=False) for part in self._offsets),
+            *((part if everything else part[kept]).astype("<u2", copy=False) for part in self._counts),
         ]
-        foot = b"".join(part.tobytes() for part in parts)
-        end = _END.pack(_MAGIC, len(blocks), len(self._segments), len(self._counts), zlib.crc32(foot))
+        checksum = 0
         try:
             assert self._sink is not None
-            self._sink.write(foot + end)
+            for part in parts:
+                checksum = zlib.crc32(part.data, checksum)
+                self._sink.write(part.data)
+            self._sink.write(_END.pack(_MAGIC, len(blocks), len(self._segments), len(self._counts), checksum))
             self._sink.close()
             os.replace(self._partial, self._path)
         except OSError as error:

@@ -15,7 +15,7 @@ TILE = 8_192
 WORDS = TILE // 64
 """Words of 64 bits in a bitmap of a tile."""
 
-STEP = 64
+STEP = 16
 """A column with too many cuts for a bitmap each has one per this many rows in order of value."""
 
 SPARSE = 48
@@ -38,7 +38,7 @@ class Terms(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A tile as it is arranged by a page: the rows below cut g are bitmap `base[g]` and `order[fix[g]:below[g]]`."""
+    """A tile, arranged: the rows below cut g are bitmap `base[g]` and the last `fix[g]` of `order[:below[g]]`."""
 
     first_cut: Array
     """Of each column, and one more."""
@@ -52,10 +52,25 @@ class Tile(NamedTuple):
     null_bitmap: Array
     """Of each column: the number of the bitmap of its NULLs."""
     null_count: Array
-    bitmaps: Array
-    predicates: Array
-    """Of each predicate: the bitmap of the rows it holds for."""
+    first_predicate: int
+    """The number of the first predicate's bitmap, which has the rows that it holds for."""
     predicate_count: Array
+    bitmaps: Array
+
+
+class Scratch(NamedTuple):
+    """What finding one block's rows takes."""
+
+    operands: Array
+    """Numbers of bitmaps."""
+    flips: Array
+    """Of each operand: ones, if it is inverted."""
+    lineage: Array
+    """The bitmap of a block's rows."""
+    rows: Array
+    """That of a term's."""
+    found: Array
+    """Row ids."""
 
 
 def words_of(rows: int) -> int:
