@@ -18,12 +18,16 @@ setup: $(ready) ## .venv with the locked dependencies; Java too, if there is non
 demo: $(ready) ## the demonstration (DEMO_SECONDS=n to end by itself, LADLE_DATA=dir for the data)
 	@$(with_java) .venv/bin/ladle demo
 
-# Without PYTEST_ARGS in two runs, each ending with pytest's closing line: what needs no JVM, and what does (two sessions
-# side by side, each with whole files in their order).
-test: $(ready) ## all tests but the soak and onspark (PYTEST_ARGS='-k window': those alone)
+# Two processes side by side, each with whole files; the longest files first (tests/conftest.py), in random order otherwise.
+side_by_side := -n 2 --dist loadfile --no-loadscope-reorder
+
+# Without PYTEST_ARGS in three runs, each ending with pytest's closing line: what needs no JVM, what does, and answers again
+# with residuals on Spark.
+test: $(ready) ## all tests but the soak (PYTEST_ARGS='-k window': those alone)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(with_java) $(python) -m pytest -m 'not soak and not spark' -n 2 --dist loadfile
-	@$(with_java) $(python) -m pytest -m 'spark and not soak' -n 2 --dist loadfile -p no:randomly
+	@$(with_java) $(python) -m pytest -m 'not soak and not spark' $(side_by_side)
+	@$(with_java) $(python) -m pytest -m 'spark and not soak' $(side_by_side)
+	@$(MAKE) --no-print-directory onspark
 else
 	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
 endif
@@ -33,7 +37,7 @@ answers := tests/engine tests/oracle tests/cli/test_commands.py tests/spark/test
 
 onspark: $(ready) ## the tests that compute answers, again, with every residual over one row on Spark
 	@echo 'again with residual_rows_max = 1: residuals on Spark'
-	@$(with_java) LADLE_RESIDUAL_ROWS_MAX=1 $(python) -m pytest -m 'not soak' $(answers) $(PYTEST_ARGS)
+	@$(with_java) LADLE_RESIDUAL_ROWS_MAX=1 $(python) -m pytest -m 'not soak' $(side_by_side) $(answers) $(PYTEST_ARGS)
 
 soak: $(ready) ## the long runs (SOAK_SECONDS=n)
 	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)

@@ -5,8 +5,12 @@ With LADLE_RESIDUAL_ROWS_MAX=1 every test that computes answers does so through 
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +25,17 @@ settings.register_profile(
     "ladle", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=at_one_row(10, 100)
 )
 settings.load_profile("ladle")
+
+# Warehouses of tests are small and soon gone: in memory, where there is room, their thousands of fsyncs cost nothing.
+# What is killed here is a process, never the machine.
+MEMORY = "/dev/shm"
+if "TMPDIR" not in os.environ and os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free >= 4 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+# JVMs of tests live for seconds or minutes: what is compiled best and collected in parallel is compiled in vain.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for jvms in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(jvms, QUICK_START)
 
 RESIDUALS = Residuals()
 
@@ -41,15 +56,40 @@ def residuals_on_spark(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+LONGEST = (
+    "tests/oracle/test_machine.py",
+    "tests/oracle/test_aggregates.py",
+    "tests/spark/test_control_c.py",
+    "tests/spark/test_faults.py",
+    "tests/spark/test_jvm.py",
+    "tests/demo/test_run.py",
+    "tests/bench/test_quick.py",
+)
+"""Files that are begun first, so that no run ends with one process waiting for another."""
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {file: number for number, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
     for item in items:
         marker = item.get_closest_marker("not_at_one_row")
         if AT_ONE_ROW and marker is not None:
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of several processes of this run has ended: what it counted is added to what the others did."""
+    if AT_ONE_ROW:
+        RESIDUALS.add(Residuals(**getattr(node, "workeroutput", {}).get("residuals", {})))
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if AT_ONE_ROW and RESIDUALS.problem and exitstatus == pytest.ExitCode.OK:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["residuals"] = asdict(RESIDUALS)
+    elif AT_ONE_ROW and RESIDUALS.problem and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

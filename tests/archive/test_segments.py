@@ -82,14 +82,20 @@ def test_every_type_comes_back(table: pa.Table, cuts: list[int], rows_max: int) 
             assert read_segment(path, number, asked, table.schema).equals(group.select(asked))
 
 
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
 @given(table=tables())
 @settings(max_examples=30, deadline=None)
-def test_duckdb_reads_the_same(table: pa.Table) -> None:
+def test_duckdb_reads_the_same(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> None:
     if table.num_rows == 0:
         return
-    with TemporaryDirectory() as place, duckdb.connect() as connection:
+    with TemporaryDirectory() as place:
         _write(Path(place), "x.parquet", table, rows_max=7)
-        connection.execute("SET TimeZone = 'UTC'")
         read = connection.sql(f"SELECT * FROM read_parquet('{place}/x.parquet')").to_arrow_table()
         assert read.cast(table.schema).equals(table)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from tests.engine.rows import TICKS, at, eventually, ticks, values
 
 from ladle.engine import Database
 from ladle.errors import EvaluationError, InvocationTimeout, LadleError
+from ladle.evaluate import duck
 
 RAISES = "SELECT n FROM ticks WHERE 10 / n > 3"
 SLOW_FACTOR = "length(md5(repeat(word, 3000))) > 0"
@@ -144,3 +147,25 @@ def test_a_thread_that_meets_a_bug_goes_on(open_db: Open, monkeypatch: pytest.Mo
     eventually(lambda: db.status().problems == {}, "the problem stays")
     eventually(lambda: len(db.catalog.streams["ticks"].files) < 3, "compaction does not go on")
     eventually(lambda: db.status().queries[0].coverage == 1.0, "the backfill does not go on")
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_limit_that_passes_as_the_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+    watchdogs: list[threading.Thread] = []
+
+    class Late(threading.Event):
+        """The wait is over just before the work is, and what comes next just after."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            closed.wait()
+            return False
+
+    def thread(**given: object) -> threading.Thread:
+        watchdogs.append(threading.Thread(**given))  # type: ignore[arg-type]
+        return watchdogs[-1]
+
+    monkeypatch.setattr(duck, "threading", SimpleNamespace(Event=Late, Thread=thread))
+    assert duck.run("SELECT 1 AS x", {}, seconds_max=1.0).to_pylist() == [{"x": 1}]
+    closed.set()
+    watchdogs[0].join()

@@ -21,6 +21,8 @@ from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.engine.maintenance import expired_files, mergeable
 
+pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
+
 
 def files_of(sizes: list[tuple[int, int]]) -> tuple[DataFile, ...]:
     return tuple(

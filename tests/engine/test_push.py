@@ -16,6 +16,8 @@ from tests.engine.rows import TICKS, at, eventually, ticks, values
 from ladle.engine import Database
 from ladle.errors import Closed, LadleError, PipelineError, TypeMismatch, UnknownName
 
+pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
+
 
 def quarantine(db: Database, stream: str = "ticks") -> list[tuple[str, str]]:
     rows = db.sql(f"SELECT reason, row FROM {stream}.quarantine").to_pylist()

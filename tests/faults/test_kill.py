@@ -22,23 +22,23 @@ import pytest
 
 from ladle.engine import Database
 from ladle.testing import connect_inline
-from ladle.testing.faults import queries_of, rows_of
+from ladle.testing.faults import forked, queries_of, rows_of, run_until
 
 
-def child(warehouse: Path, journal: Path, seed: int, kill_at: int, *, spark: bool = False) -> subprocess.Popen[str]:
-    arguments = [str(warehouse), str(journal), str(seed), str(kill_at), *(["spark"] if spark else [])]
+def killed_at(step: int, warehouse: Path, journal: Path, seed: int) -> bool:
+    """Whether the child came as far as that step."""
+    code = forked(run_until, step, warehouse, journal, seed)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def child_on_spark(warehouse: Path, journal: Path, seed: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "ladle.testing.faults", *arguments],
+        [sys.executable, "-m", "ladle.testing.faults", str(warehouse), str(journal), str(seed), "0", "spark"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def killed(process: subprocess.Popen[str]) -> bool:
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode in (0, -signal.SIGKILL), f"{output}\n{errors}"
-    return process.returncode != 0
 
 
 def facts(journal: Path) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def test_killed_at_a_step_again_and_again(tmp_path: Path) -> None:
     warehouse, journal = tmp_path / "warehouse", tmp_path / "journal"
     kills = 0
     for round_ in range(24):
-        kills += killed(child(warehouse, journal, round_, rng.randint(5, 160)))
+        kills += killed_at(rng.randint(5, 160), warehouse, journal, round_)
         if round_ % 4 == 3:
             with connect_inline(warehouse) as db:
                 check(db, journal)
@@ -122,7 +122,7 @@ def test_killed_at_a_step_again_and_again(tmp_path: Path) -> None:
 def test_killed_while_it_is_made(tmp_path: Path, kill_at: int) -> None:
     """The first steps: the directory, the format file, the first log entries."""
     warehouse, journal = tmp_path / "warehouse", tmp_path / "journal"
-    assert killed(child(warehouse, journal, 1, kill_at))
+    assert killed_at(kill_at, warehouse, journal, 1)
     with connect_inline(warehouse) as db:
         check(db, journal)
 
@@ -134,7 +134,7 @@ def test_killed_at_random_moments_on_spark(tmp_path: Path) -> None:
     warehouse, journal = tmp_path / "warehouse", tmp_path / "journal"
     kills = 0
     for round_ in range(3):
-        process = child(warehouse, journal, round_, 0, spark=True)
+        process = child_on_spark(warehouse, journal, round_)
         noted = len(facts(journal))
         deadline = time.monotonic() + 90
         while len(facts(journal)) < noted + 3 and process.poll() is None and time.monotonic() < deadline:
@@ -142,7 +142,9 @@ def test_killed_at_random_moments_on_spark(tmp_path: Path) -> None:
         time.sleep(rng.uniform(0, 1.0))
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
-        kills += killed(process)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode in (0, -signal.SIGKILL), f"{output}\n{errors}"
+        kills += process.returncode != 0
         with connect_inline(warehouse) as db:
             check(db, journal)
     assert kills >= 2
@@ -155,7 +157,7 @@ def test_killed_two_hundred_times(tmp_path: Path) -> None:
     warehouse, journal = tmp_path / "warehouse", tmp_path / "journal"
     kills = rounds = 0
     while kills < 200:
-        kills += killed(child(warehouse, journal, seed * 10_000 + rounds, rng.randint(1, 200)))
+        kills += killed_at(rng.randint(1, 200), warehouse, journal, seed * 10_000 + rounds)
         rounds += 1
         if rounds % 5 == 0:
             with connect_inline(warehouse) as db:

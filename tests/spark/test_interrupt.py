@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import pytest
 from tests.interrupts import heeding_interrupts
@@ -33,3 +34,20 @@ def test_an_interrupt_cancels_the_work_and_waits_for_its_end() -> None:
     with heeding_interrupts(), pytest.raises(KeyboardInterrupt):
         run_apart(work, cancelled.set)
     assert ended.is_set()
+
+
+def test_a_second_interrupt_does_not_stop_the_cancelling() -> None:
+    cancelled = threading.Event()
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        cancelled.wait(30)
+
+    def cancel() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        cancelled.set()
+
+    with heeding_interrupts(), pytest.raises(KeyboardInterrupt):
+        run_apart(work, cancel)
+    assert cancelled.wait(10)

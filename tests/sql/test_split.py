@@ -26,6 +26,8 @@ ROWS = pa.Table.from_pylist(
     [{"a": a, "b": b, "c": c} for a, b, c in product(VALUES, repeat=3)],
     schema=pa.schema([(name, pa.int32()) for name in "abc"]),
 )
+DUCK = duckdb.connect(config={"threads": 1})
+DUCK.register("s", ROWS)
 
 
 class Names:
@@ -54,15 +56,14 @@ class Names:
 
 def split_rows(plan: Plan, table: pa.Table) -> list[tuple[object, ...]]:
     """Rows that the plan gives: each factor over all rows, as the engine evaluates them, then the residual."""
-    connection = duckdb.connect()
-    connection.register("source", table)
+    DUCK.register("source", table)
     kept = pa.array([True] * table.num_rows)
     for factor in plan.scans[0].block.factors:
-        column = connection.sql(f"SELECT {factor.duckdb} AS holds FROM source").to_arrow_table()["holds"]
+        column = DUCK.sql(f"SELECT {factor.duckdb} AS holds FROM source").to_arrow_table()["holds"]
         kept = pc.and_(kept, pc.fill_null(column, fill_value=False))
-    connection.register("_s0", table.filter(kept).select(list(plan.scans[0].columns)))
+    DUCK.register("_s0", table.filter(kept).select(list(plan.scans[0].columns)))
     assert plan.residual.duckdb_sql is not None
-    return sorted(connection.sql(plan.residual.duckdb_sql).fetchall(), key=repr)
+    return sorted(DUCK.sql(plan.residual.duckdb_sql).fetchall(), key=repr)
 
 
 atoms = st.builds(
@@ -88,10 +89,8 @@ predicates = st.recursive(
 @given(predicates)
 def test_split_keeps_the_rows_of_where(predicate: str) -> None:
     plan = bind(f"SELECT a, b, c FROM s WHERE {predicate}", Names())
-    connection = duckdb.connect()
-    connection.register("s", ROWS)
     whole = predicate.replace("<=>", "IS NOT DISTINCT FROM")
-    expected = connection.sql(f"SELECT a, b, c FROM s WHERE {whole}").fetchall()
+    expected = DUCK.sql(f"SELECT a, b, c FROM s WHERE {whole}").fetchall()
     assert split_rows(plan, ROWS) == sorted(expected, key=repr)
 
 
@@ -132,10 +131,8 @@ def test_normal_form_does_not_explode() -> None:
 def test_what_is_guarded_does_not_raise(where: str) -> None:
     plan = bind(f"SELECT a, b, c FROM s WHERE {where}", Names())
     rows = split_rows(plan, ROWS)
-    connection = duckdb.connect()
-    connection.register("s", ROWS)
     # without ANSI mode DuckDB's own division never raises
-    assert rows == sorted(connection.sql(f"SELECT a, b, c FROM s WHERE {where}").fetchall(), key=repr)
+    assert rows == sorted(DUCK.sql(f"SELECT a, b, c FROM s WHERE {where}").fetchall(), key=repr)
 
 
 def test_what_is_not_guarded_raises() -> None:

@@ -132,7 +132,7 @@ def shapes(draw: st.DrawFn) -> str:
 
 
 @given(data=st.data(), shape=shapes())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_template_gives_the_plan_of_the_binder(data: st.DataObject, shape: str) -> None:
     cache = Templates(sql._bind)
     kind = numbers if data.draw(st.integers(0, 9)) else numbers | odd

@@ -55,7 +55,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    windows=(128, 1_024), table_window=1_024, factors=(1, 2, 4, 8), asked=4, rounds=1, queries=(16, 32),
+    windows=(128, 1_024), table_window=1_024, factors=(2, 8), asked=4, rounds=1, queries=(16, 32),
     probe_rows=1 << 13, epoch=1 << 11, arrival_rounds=1, streamed_rows=1 << 12, streamed_epochs=1,
 )  # fmt: skip
 

@@ -140,7 +140,8 @@ def run(
     def stop_late() -> None:
         if not done.wait(seconds_max):
             timed_out.set()
-            cursor.interrupt()
+            with suppress(duckdb.ConnectionException):  # it ended at this very moment
+                cursor.interrupt()
 
     watchdog = threading.Thread(target=stop_late, daemon=True) if seconds_max is not None else None
     try:

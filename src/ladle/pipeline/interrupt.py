@@ -31,7 +31,10 @@ def run_apart(work: Callable[[], Result], cancel: Callable[[], None]) -> Result:
         thread.start()
         return outcome.result()
     except KeyboardInterrupt:
-        cancel()
+        # In a thread as well: a second Ctrl-C ends the wait for it, and not the cancelling itself.
+        cancelling = threading.Thread(target=cancel, name="ladle-spark-cancel", daemon=True)
+        cancelling.start()
+        cancelling.join()
         if thread.ident is not None:
             thread.join(_STOP_SECONDS_MAX)
         raise

@@ -5,11 +5,14 @@ itself at the one it was told, so a test can go through all of them without a si
 acknowledged before, the child notes in a journal; after the kill the test opens the warehouse and holds it to that.
 
     python -m ladle.testing.faults WAREHOUSE JOURNAL SEED KILL_AT [spark]
+
+Without Spark a child may be forked of a process that has imported everything: `forked`.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -21,6 +24,14 @@ from typing import Any
 
 SCHEMA = "CREATE STREAM {name} (n BIGINT, k INT, v STRING, at TIMESTAMP) TIMESTAMP BY at"
 START = datetime(2024, 1, 1, tzinfo=UTC)
+_NEEDED = (
+    __name__,
+    "ladle.testing.inline",
+    "ladle.engine.statements",
+    "ladle.sql.binder",
+    "ladle.stem.kernels",
+    "deltalake",
+)
 
 
 class Steps:
@@ -123,6 +134,49 @@ def run(warehouse: Path, journal: Journal, seed: int, *, spark: bool) -> None:
                 db.close()
                 db = connect(warehouse, settings=settings)
     db.close()
+
+
+def replace_functions(warehouse: Path, journal: Journal, steps: Steps) -> None:
+    """Replace a function that a query calls, again and again; note each before and after."""
+    db = _connect(spark=False)(warehouse, settings={"checkpoint_entries": 2, "maintenance_seconds": 3_600.0})
+    db.sql("CREATE STREAM t (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    source = "def enough(n):\n    return pc.greater_equal(n, {})\n"
+    db.create_function(source.format(0), arguments=["INT"], returns="BOOLEAN")
+    db.register("SELECT n FROM t WHERE enough(n)", name="q")
+    db.push("t", [{"n": n, "at": START} for n in range(20)], wait=True)
+    steps.install()
+    for limit in range(1, 6):
+        journal.note(begun=limit)
+        db.create_function(source.format(limit), arguments=["INT"], returns="BOOLEAN", replace=True)
+        journal.note(done=limit)
+        db.backfill()
+        db.maintain()
+    db.close()
+
+
+def forked(work: Callable[..., None], *arguments: Any) -> int:
+    """Do something in a child that has nothing to import: that takes longer than what it does until it is killed.
+
+    Returns its exit code.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_NEEDED))
+    process = context.Process(target=work, args=arguments)
+    process.start()
+    process.join(120)
+    if process.exitcode is None:
+        process.kill()
+        raise TimeoutError("the child neither ended nor was killed")
+    return process.exitcode
+
+
+def run_until(kill_at: int, warehouse: Path, journal: Path, seed: int) -> None:
+    Steps(kill_at).install()
+    run(warehouse, Journal(journal), seed, spark=False)
+
+
+def replace_functions_until(kill_at: int, warehouse: Path, journal: Path) -> None:
+    replace_functions(warehouse, Journal(journal), Steps(kill_at))
 
 
 def _facts(path: Path) -> list[dict[str, Any]]:

@@ -54,6 +54,12 @@ class Residuals:
             return f"DuckDB ran residuals over more than one row: {'; '.join(sorted(set(self.strays))[:5])}"
         return None if self.on_spark else "no residual ran on Spark, so this run shows nothing about it"
 
+    def add(self, other: Residuals) -> None:
+        """What another process ran of the same tests."""
+        self.on_spark += other.on_spark
+        self.in_duckdb += other.in_duckdb
+        self.strays += other.strays
+
     def __str__(self) -> str:
         return f"residuals: {self.on_spark} on Spark, {self.in_duckdb} over at most one row in DuckDB"
 
