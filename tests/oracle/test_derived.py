@@ -24,7 +24,7 @@ def connect(path: Path, clock: ManualClock, settings: dict[str, Any]) -> Databas
     return connect_inline(path, clock=clock, settings=settings)
 
 
-ROUNDS = at_one_row(3, 12)
+ROUNDS = at_one_row(2, 12)
 
 
 @pytest.mark.parametrize("seed", range(at_one_row(2, 8)))
@@ -67,7 +67,7 @@ def test_derived_files_vanish_under_running_work(tmp_path: Path) -> None:
     deleting = threading.Thread(target=delete)
     deleting.start()
     try:
-        for number in range(at_one_row(6, 15)):
+        for number in range(at_one_row(3, 15)):
             driver.push(number, 20)
             driver.register(number, number % 4, MODES[number % 3])
             driver.backfill()
