@@ -182,6 +182,16 @@ def test_nothing_is_left_by_abort_or_failure(tmp_path: Path, monkeypatch: pytest
     assert os.listdir(tmp_path) == []
 
 
+def test_times_that_ascend_take_little_room(tmp_path: Path) -> None:
+    with SegmentWriter(tmp_path, "x.parquet", TRADES, "at") as writer:
+        writer.add(trades(0, 10_000))
+        writer.finish()
+    metadata = pq.read_metadata(tmp_path / "x.parquet").row_group(0)
+    column = metadata.column(TRADES.get_field_index("at"))
+    assert "DELTA_BINARY_PACKED" in column.encodings
+    assert column.total_compressed_size < 10_000
+
+
 def test_a_full_disk_while_writing(tmp_path: Path) -> None:
     """A file size limit stands in for the full disk: Arrow's own writer meets it."""
     code = f"""
@@ -191,7 +201,8 @@ import pyarrow as pa
 from ladle.archive.segments import SegmentWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-table = pa.table({{"at": pa.array(range(9_000), pa.int64()).cast(pa.timestamp("us"))}})
+times = [n * n * 2_654_435_761 % (1 << 45) for n in range(9_000)]  # in no order: they take their room
+table = pa.table({{"at": pa.array(times, pa.int64()).cast(pa.timestamp("us"))}})
 writer = SegmentWriter(Path({str(tmp_path)!r}), "x.parquet", table.schema, "at", rows_max=3_000)
 try:
     writer.add(table)

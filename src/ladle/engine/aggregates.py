@@ -66,6 +66,7 @@ class Prepared:
             for partial, name in zip(aggregate.partials, aggregate.names, strict=True)
         )
         self.columns = tuple({partial.column: None for partial in aggregate.partials if partial.column is not None})
+        self.needed = frozenset(self.columns)
         outputs = () if aggregate.groups else tuple(zip(aggregate.outputs, schema, strict=True))
         self.finishers = [finisher(aggregate, output, field.type) for output, field in outputs]
         self._block_ids: Mapping[str, int] | None = None
@@ -212,7 +213,7 @@ class Aggregates:
 
     def _cut(self, ask: _Ask, at: int, skip: int) -> tuple[Leaf, Columns, Sequence[int], list[Rows]] | None:
         """A segment at an edge: the tiles wholly inside, and the rows inside of those that are not."""
-        edge = self._edge(ask, at, ask.prepared.columns)
+        edge = self._edge(ask, at, ask.prepared.needed)
         if edge is None:
             return None
         leaf, columns = edge
@@ -263,7 +264,7 @@ class Aggregates:
 
     def _rows(self, ask: _Ask, at: int, skip: int) -> Rows | None:
         """The matches of a segment at an edge that are in the window."""
-        edge = self._edge(ask, at, ())
+        edge = self._edge(ask, at, frozenset())
         if edge is None:
             return None
         leaf, columns = edge
@@ -285,14 +286,14 @@ class Aggregates:
             tree = ask.trees[key] = found
         return tree.align(ask.layout)
 
-    def _edge(self, ask: _Ask, at: int, needed: tuple[str, ...]) -> tuple[Leaf, Columns] | None:
+    def _edge(self, ask: _Ask, at: int, needed: frozenset[str]) -> tuple[Leaf, Columns] | None:
         """What a segment at an edge needs; noted as lacking when it is not all there."""
         segment = ask.layout.keys[at]
         leaf = ask.leaves.get(at) or self._kept.get(leaf_key(ask.block_id, segment))
         columns = ask.columns.get(at) or self._kept.get(segment)
         if isinstance(leaf, Leaf) and isinstance(columns, Columns):
             timed = columns.times is not None or ask.layout.order.is_inside(at, ask.extent.begin_us, ask.extent.end_us)
-            if timed and all(name in columns.vectors for name in needed):
+            if timed and columns.vectors.keys() >= needed:
                 return leaf, columns
         ask.lacking.add(at)
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -121,10 +122,17 @@ def clock_of(names: Iterable[str], catalog: Catalog, wall_us: int) -> int:
 
 
 def _resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
+    rows = scan.window.rows if isinstance(scan.window, RowsWindow) else None
+    return _resolved_window(scan.block.stream, extent, rows)
+
+
+@lru_cache(maxsize=1_024)
+def _resolved_window(stream: str, extent: Extent, rows: int | None) -> ResolvedWindow:
+    """Made once for all who ask for that window."""
     # A bound before the first or after the last moment there is bounds nothing.
     return ResolvedWindow(
-        scan.block.stream,
+        stream,
         None if extent.begin_us < FIRST_US else to_datetime(extent.begin_us),
         None if extent.end_us > LAST_US else to_datetime(extent.end_us),
-        scan.window.rows if isinstance(scan.window, RowsWindow) else None,
+        rows,
     )

@@ -186,9 +186,17 @@ class Reader:
     ) -> Iterator[tuple[Piece, Pick]]:
         """Rows of uncovered segments: compared segment by segment, and what only DuckDB can tell in one go for all."""
         compared, others = split(block)
+        wanted = () if others else columns
+        together = tuple(dict.fromkeys((*compared, *wanted)))
+        found: list[bool] = []
 
         def compare(piece: Piece) -> Pick:
-            return self._compare(stream, piece, extent, compared, () if others else columns)
+            # Where every segment had rows so far, the next will: its columns are read in one go.
+            if len(found) > 1 and all(found):
+                self.columns(stream, piece, together)
+            pick = self._compare(stream, piece, extent, compared, wanted)
+            found.append(pick.rows > 0)
+            return pick
 
         picks = _side_by_side(compare, pieces)
         if others:
