@@ -125,6 +125,10 @@ class StreamSchema:
             found = self._selected[names] = pa.schema([self.arrow.field(name) for name in names])
         return found
 
+    def __reduce__(self) -> tuple[type[StreamSchema], tuple[object, ...]]:
+        # What was made on the way stays here: every epoch's task carries a schema.
+        return StreamSchema, (self.columns, self.timestamp)
+
     @cached_property
     def _selected(self) -> dict[tuple[str, ...], pa.Schema]:
         return {}

@@ -38,7 +38,7 @@ def _unpacked(archive: Path) -> Path:
             try:
                 content.extractall(partial)
                 partial.rename(target)
-            except OSError:
+            except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
                 if not target.is_dir():  # or another worker was faster
                     raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -327,3 +328,13 @@ def test_a_query_touches_its_page_and_no_other() -> None:
     assert catalog.queries.kept_on("s").among(BlockSet.of(pages[1].ids.tolist())) == {1: pages[1]}
     again = catalog.queries.kept_on("s").among(BlockSet.of([*pages[0].ids.tolist(), PAGE + 3, 5]))
     assert again[1] is cut[1], "what was derived from it is good again"
+
+
+def test_a_schema_travels_without_what_was_made_of_it() -> None:
+    """Every epoch's task carries one."""
+    schema = StreamSchema((Column("a", pa.int32()), Column("b", pa.string())), timestamp=None)
+    before = pickle.dumps(schema)
+    assert schema.select(("b",)).names == ["b"]
+    assert schema.select(("b",)) is schema.select(("b",))
+    assert pickle.dumps(schema) == before
+    assert pickle.loads(before) == schema

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
+from weakref import ref
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from ladle.archive.segments import DataFile, Segment
 from ladle.catalog import StreamState
+from ladle.engine import Database
 from ladle.engine import layout as layouts
 from ladle.engine.layout import Extent, Layout, newer
 from ladle.schema import Column, StreamSchema
@@ -54,7 +57,7 @@ def test_a_cut_is_found_once_for_all_who_ask() -> None:
 
 
 def test_what_cuts_keep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layouts, "_PIECES_MAX", 5)
+    monkeypatch.setattr(layouts, "_ENTRIES_MAX", 12)
     monkeypatch.setattr(layouts, "_CUTS_MAX", 3)
     layout = Layout(stream_of([Segment(1, n, n) for n in range(4)]), None)
     first = layout.cut(Extent(-1, 9))
@@ -80,3 +83,30 @@ def test_a_layout_grows_with_its_stream_and_knows_when_it_was_rewritten() -> Non
     assert rewritten.lineage is not old.lineage
     assert rewritten.keys == [("h", 0)]
     assert newer(rewritten, grown)
+
+
+def test_two_that_grew_from_one_have_lineages_of_their_own(db: Database) -> None:
+    """An epoch and, before anybody looked, a compaction: what is kept by segment number must not be mixed up."""
+    a = stream_of([Segment(1, 0, 0)])
+    b, c = (DataFile(name, 100, 0, 1, 1, (Segment(1, n, n),)) for n, name in enumerate("bc", 1))
+    whole = a.appended((b, c))
+    compacted = whole.replaced({"b", "c"}, (DataFile("bc", 100, 1, 1, 1, (Segment(2, 1, 2),)),))
+    store = db._store
+    assert store.layout(a) is store.layout(a)
+    first, second = store.layout(whole), store.layout(compacted)
+    assert first.lineage is not second.lineage
+    # A snapshot that is older only has fewer segments, and does not take the newest one's place.
+    assert store.layout(a).lineage is second.lineage
+    assert store.layout(compacted) is second
+
+
+def test_a_layout_that_nobody_needs_is_gone_at_once() -> None:
+    layout = Layout(stream_of([Segment(3, 0, 2), Segment(3, 3, 5)]), None)
+    assert len(layout.cut(Extent(1, 4)).pieces) == 2
+    gone = ref(layout)
+    gc.disable()
+    try:
+        del layout
+        assert gone() is None
+    finally:
+        gc.enable()

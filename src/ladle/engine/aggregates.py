@@ -43,8 +43,8 @@ _ATTEMPTS = 4
 """Beyond this many, other threads with other snapshots take the tree away each time."""
 _PREPARED_MAX = 16_384
 
-_Fold = Callable[[int, RowIds, int], Tiles | Groups]
-"""From a segment's number, the rows of it that match, and how many rows it has."""
+_Fold = Callable[[int, RowIds | None, int], Tiles | Groups]
+"""From a segment's number, the rows of it that match (None: all), and how many rows it has."""
 _GroupsKey = tuple[int, tuple[str, ...], tuple[str, ...]]
 _Combine = Callable[[list[Number]], Number]
 _TreeKey = tuple[int, str] | _GroupsKey
@@ -160,10 +160,11 @@ class Aggregates:
     def _one(self, ask: _Ask, reader: Reader) -> pa.Table | None:
         prepared = ask.prepared
 
-        def fold(at: int, ids: RowIds, rows: int) -> Tiles:
+        def fold(at: int, ids: RowIds | None, rows: int) -> Tiles:
+            numbers = np.arange(rows) if ids is None else ids
             vectors = {name: _vector(ask, reader, at, name) for name in prepared.columns}
             return {
-                name: tiles_of(fold, None if column is None else vectors[column], ids, rows)
+                name: tiles_of(fold, None if column is None else vectors[column], numbers, rows)
                 for fold, name, column, _, _ in prepared.folds
             }
 
@@ -257,7 +258,7 @@ class Aggregates:
                 parts += [grouped(at, rows) for at, rows in cuts]
                 return grouping.answer(parts, ask.prepared.schema)
             try:
-                self._load(ask, reader, (), lambda at, ids, _: grouped(at, ids))
+                self._load(ask, reader, (), lambda at, ids, rows: grouped(at, slice(0, rows) if ids is None else ids))
             except EvaluationError:
                 return None
         return None
@@ -321,7 +322,7 @@ class Aggregates:
         for at, (piece, ids) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
             # The tiles of one row's folds are needed at edges, too; of groups whole segments only.
             if at in ask.unknown or not ask.prepared.aggregate.groups:
-                folded[at] = fold(at, np.arange(piece.rows) if ids is None else ids, piece.rows)
+                folded[at] = fold(at, ids, piece.rows)
             if at in ask.lacking:
                 tiles = folded.get(at, {})
                 leaves[at] = Leaf(Matches(ids, piece.rows), {} if isinstance(tiles, Groups) else tiles)

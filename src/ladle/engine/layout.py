@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+from weakref import ref
 
 from ladle.archive.segments import DataFile
 from ladle.catalog import Segments, StreamState
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.stem.order import Order, Part
 
+_K = TypeVar("_K")
 SegmentKey = tuple[str, int]
 """A file's name and a row group."""
 
-_PIECES_MAX = 65_536
-"""Pieces that the cuts of one layout may keep together."""
+_ENTRIES_MAX = 131_072
+"""Segments that the cuts of one layout may list together."""
 _CUTS_MAX = 1_024
 
 
@@ -53,10 +55,11 @@ class Piece:
 
 
 class Cut:
-    """What an extent takes of a layout."""
+    """What an extent takes of a layout. It keeps no hold of the layout, which keeps it."""
 
     def __init__(self, layout: Layout, extent: Extent) -> None:
-        self._layout = layout
+        self._order, self._segments, self._files = layout.order, layout.segments, layout.files
+        self._layout = ref(layout)
         self._extent = extent
         self.runs, self.edges = layout.order.cut(*extent)
         """(first, last) of the segments wholly inside; (segment, rows to skip) of those that are not."""
@@ -69,30 +72,34 @@ class Cut:
     def numbers(self) -> list[int]:
         """All segments that may hold tuples of the window, in arrival order."""
         inside = [at for first, last in self.runs for at in range(first, last)]
-        return sorted([*inside, *(at for at, _ in self.edges)])
+        return self._counted(sorted([*inside, *(at for at, _ in self.edges)]))
 
     @cached_property
     def rows(self) -> int:
         """An upper bound of the tuples inside, without looking at any."""
-        ends, rows = self._layout.order.ends, self._layout.segments.rows
+        ends, rows = self._order.ends, self._segments.rows
         inside = sum(ends[last - 1] - (ends[first - 1] if first else 0) for first, last in self.runs)
         return inside + sum(int(rows[at]) - skip for at, skip in self.edges)
 
     @cached_property
     def pieces(self) -> list[Piece]:
         """In arrival order."""
-        layout, extent = self._layout, self._extent
         skips = dict(self.edges)
         pieces = []
         for at in self.numbers:
             skip = skips.get(at)
-            piece = layout.piece(at)
+            piece = _piece(self._files, self._segments, at)
             if skip is not None:
-                edge = not layout.order.is_inside(at, extent.begin_us, extent.end_us)
+                edge = not self._order.is_inside(at, self._extent.begin_us, self._extent.end_us)
                 piece = replace(piece, skip=skip, edge=edge)
             pieces.append(piece)
-        layout.made(len(pieces))
-        return pieces
+        return self._counted(pieces)
+
+    def _counted(self, kept: list[_K]) -> list[_K]:
+        layout = self._layout()
+        if layout is not None:
+            layout.keeps(len(kept))
+        return kept
 
 
 class Layout:
@@ -109,29 +116,33 @@ class Layout:
         self.keys: list[SegmentKey] = before.keys.copy() if before is not None and grown else []
         self.keys += [(file.name, group) for file in stream.files[first:] for group in range(len(file.segments))]
         self._cuts: dict[Extent, Cut] = {}
-        self._pieces = 0
+        self._entries = 0
 
     def cut(self, extent: Extent) -> Cut:
         found = self._cuts.get(extent)
         if found is None:
+            found = Cut(self, extent)
+            self.keeps(len(found.edges))
             if len(self._cuts) >= _CUTS_MAX:
                 self._cuts = {}
-            found = self._cuts[extent] = Cut(self, extent)
+            self._cuts[extent] = found
         return found
 
     def piece(self, at: int) -> Piece:
         """A whole segment."""
-        segments = self.segments
-        file = self.files[segments.file[at]]
-        return Piece(file, int(segments.row_group[at]), int(segments.rows[at]), skip=0, edge=False)
+        return _piece(self.files, self.segments, at)
 
-    def made(self, pieces: int) -> None:
-        """Cuts hold so many pieces more."""
-        self._pieces += pieces
-        if self._pieces > _PIECES_MAX:
-            self._cuts, self._pieces = {}, 0
+    def keeps(self, entries: int) -> None:
+        """Cuts hold so many entries more."""
+        self._entries += entries
+        if self._entries > _ENTRIES_MAX:
+            self._cuts, self._entries = {}, 0
+
+
+def _piece(files: tuple[DataFile, ...], segments: Segments, at: int) -> Piece:
+    return Piece(files[segments.file[at]], int(segments.row_group[at]), int(segments.rows[at]), skip=0, edge=False)
 
 
 def newer(made: Layout, known: Layout | None) -> bool:
-    """Whether a layout should take the place of the one that is known: not when it is of an older snapshot."""
+    """Whether a layout should take the place of the one that is known: not when it only has fewer segments."""
     return known is None or made.lineage is not known.lineage or len(made.files) > len(known.files)

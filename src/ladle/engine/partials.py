@@ -18,6 +18,9 @@ from ladle.stem.order import Times
 _SMALL_BYTES = 128
 """What a leaf of a tree, or anything else that has no arrays, takes."""
 
+_NUMBER_BYTES = 40
+"""What a number in a list takes."""
+
 T = TypeVar("T", Number, Groups)
 
 
@@ -40,7 +43,10 @@ class Tree(Generic[T]):
         return tree
 
     def put(self, layout: Layout, at: int, value: T) -> None:
-        self.align(layout).put(at, value)
+        tree = self.align(layout)
+        if tree[at] is not None:  # a segment's fold is what it is
+            return
+        tree.put(at, value)
         self.nbytes += value.nbytes if isinstance(value, Groups) else _SMALL_BYTES
 
     def _move(self, layout: Layout) -> None:
@@ -87,7 +93,7 @@ class Leaf:
 
     @property
     def nbytes(self) -> int:
-        return _SMALL_BYTES + self.matches.nbytes
+        return _SMALL_BYTES + self.matches.nbytes + _NUMBER_BYTES * sum(map(len, self.tiles.values()))
 
 
 Kind = Tree[Number] | Tree[Groups] | Columns | Leaf

@@ -18,7 +18,7 @@ from ladle.archive.segments import CachedColumn
 from ladle.catalog import Catalog, StreamState
 from ladle.columns import from_numpy, to_numpy
 from ladle.engine.gather import Numbers, Pick, collect
-from ladle.engine.layout import EVERYTHING, Cut, Extent, Piece
+from ladle.engine.layout import EVERYTHING, Cut, Extent, Layout, Piece
 from ladle.engine.store import Store
 from ladle.plan import Block, Factor, RowsWindow, Scan, TimeWindow, Window
 from ladle.plan.ranges import Ranges
@@ -43,6 +43,7 @@ class Reader:
         self._catalog = catalog
         self._wall_us = wall_us
         self._kinds: dict[int, tuple[Indices, list[BlockSet]]] = {}
+        self._layouts: dict[int, Layout] = {}
 
     def extent(self, scan: Scan, now_us: int) -> Extent:
         """The scan's window at NOW, cut to what the stream retains."""
@@ -74,10 +75,10 @@ class Reader:
         return self.files_in(self._stream(scan.block), extent)
 
     def files_in(self, stream: StreamState, extent: Extent) -> Indices:
-        return stream.segments.file[self._store.layout(stream).cut(extent).numbers]
+        return stream.segments.file[self._layout(stream).cut(extent).numbers]
 
     def _cut_of(self, block: Block, extent: Extent) -> Cut:
-        return self._store.layout(self._stream(block)).cut(extent)
+        return self._layout(self._stream(block)).cut(extent)
 
     def read(self, scan: Scan, extent: Extent) -> pa.Table:
         """The scan's rows in arrival order."""
@@ -165,7 +166,7 @@ class Reader:
         """The rows of a segment that are in the window: a range, and what of the segment is in when times are mixed."""
         if not piece.edge:
             return piece.skip, piece.rows, None
-        ranges, key = self._store.layout(stream).cut(extent).ranges, (piece.file.name, piece.row_group)
+        ranges, key = self._layout(stream).cut(extent).ranges, (piece.file.name, piece.row_group)
         known = ranges.get(key)
         if known is not None:
             return *known, None
@@ -272,7 +273,7 @@ class Reader:
         """
         segments = stream.segments
         floor_us = stream.floor_us(self._wall_us)
-        first = self._store.layout(stream).order.last_rows(rows, now_us, floor_us)
+        first = self._layout(stream).order.last_rows(rows, now_us, floor_us)
         if first is not None:
             return first
         left = rows
@@ -297,6 +298,13 @@ class Reader:
                 return int(starts[i] + numbers[len(numbers) - left])
             left -= len(numbers)
         return 0
+
+    def _layout(self, stream: StreamState) -> Layout:
+        """Looked up once per reader: an older snapshot's is not kept by the store."""
+        found = self._layouts.get(stream.id)
+        if found is None:
+            found = self._layouts[stream.id] = self._store.layout(stream)
+        return found
 
     def _stream(self, block: Block) -> StreamState:
         stream = self._catalog.stream(block.stream)

@@ -51,6 +51,7 @@ class Store:
         self._lock = threading.Lock()
         self._coverage: dict[int, Coverage] = {}
         self._layouts: dict[int, Layout] = {}
+        self._layouts_lock = threading.Lock()
         self._pins: Counter[int] = Counter()
         self._arriving = 0
         self._reading = not warehouse.writable
@@ -166,8 +167,12 @@ class Store:
         known = self._layouts.get(stream.id)
         if known is not None and known.segments is stream.segments:
             return known
-        made = Layout(stream, known)
-        with self._lock:
+        # Made one after the other: of two that grew from the same one, and differ, only one may share its lineage.
+        with self._layouts_lock:
+            known = self._layouts.get(stream.id)
+            if known is not None and known.segments is stream.segments:
+                return known
+            made = Layout(stream, known)
             if newer(made, known):
                 self._layouts[stream.id] = made
         return made
@@ -176,6 +181,7 @@ class Store:
         """Let go of what is known about streams other than these."""
         with self._lock:
             self._coverage = {i: coverage for i, coverage in self._coverage.items() if i in living}
+        with self._layouts_lock:
             self._layouts = {i: layout for i, layout in self._layouts.items() if i in living}
 
     def bury(self, seq: int, path: Path) -> None:

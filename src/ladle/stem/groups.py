@@ -155,7 +155,7 @@ def _of_rows(partial: Partial, vector: Vector | None, rows: Rows) -> Folded:
     if partial.fold is Fold.SUM and vector.numbers is not None:
         return Folded(vector.numbers[rows], None, valid)
     assert vector.keys is not None
-    keys = vector.keys[rows]
+    keys = vector.keys[rows].astype(np.int64, copy=False)
     return Folded(keys & _HALF, keys >> 32, valid) if partial.fold is Fold.SUM else Folded(keys, None, valid)
 
 

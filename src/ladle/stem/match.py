@@ -22,17 +22,6 @@ _INTERVALS_MAX = 8
 """A longer list of values is better looked up than compared one by one."""
 
 
-def match(table: pa.Table, block: Block, *, seconds_max: float | None = None) -> Mask:
-    """Which tuples satisfy a block; EvaluationError when that can't be told."""
-    compared, others = split(block)
-    mask: Mask = np.ones(len(table), dtype=np.bool_)
-    for column, ranges in compared.items():
-        mask &= inside(table.column(column), ranges)
-    if others:
-        mask &= satisfying(table, others, seconds_max=seconds_max)
-    return mask
-
-
 def split(block: Block) -> tuple[dict[str, Ranges], list[Factor]]:
     """What is compared, by column, and the factors that have to be evaluated."""
     by_column: dict[str, Ranges] = {}
