@@ -122,4 +122,5 @@ def test_the_closing_words() -> None:
         "1:15: 4.00 M rows in 4 streams, 412 epochs, 1,592 rows quarantined",
         "9 standing queries gave 3 answers, half in 5 ms or less",
     ]
+    assert "half in 0.312 ms or less" in closing_text(full_picture(), [0.3119])
     assert "answers" not in closing_text(full_picture(), [])

@@ -379,7 +379,7 @@ def closing_text(picture: Picture, took_ms: Sequence[float]) -> str:
     if took_ms:
         middle = sorted(took_ms)[len(took_ms) // 2]
         lines.append(
-            f"{len(picture.queries)} standing queries gave {len(took_ms):,} answers, half in {middle:.0f} ms or less"
+            f"{len(picture.queries)} standing queries gave {len(took_ms):,} answers, half in {middle:.3g} ms or less"
         )
     return "\n".join(lines)
 
