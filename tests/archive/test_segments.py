@@ -267,21 +267,29 @@ def test_data_files_survive_json() -> None:
     assert (file.rows, file.ts_min_us, file.ts_max_us) == (6, -6, 30)
 
 
+def cached(cache: SegmentCache, directory: Path, name: str, row_group: int, names: list[str]) -> pa.Table:
+    """What is in the cache as `read_segment` gives it."""
+    columns = cache.columns(directory, name, row_group, names, TRADES)
+    return pa.Table.from_arrays(
+        [column.array for column in columns], schema=pa.schema([TRADES.field(column) for column in names])
+    )
+
+
 def test_the_cache_reads_each_column_once(tmp_path: Path) -> None:
     _write(tmp_path, "x.parquet", trades(0, 10), rows_max=5)
     path, cache = tmp_path / "x.parquet", SegmentCache(1 << 20)
-    first = cache.get(tmp_path, "x.parquet", 1, ["price", "size"], TRADES)
-    second = cache.get(tmp_path, "x.parquet", 1, ["at", "size", "price"], TRADES)
+    first = cached(cache, tmp_path, "x.parquet", 1, ["price", "size"])
+    second = cached(cache, tmp_path, "x.parquet", 1, ["at", "size", "price"])
     assert (cache.hits, cache.misses) == (2, 3)
     assert first.equals(read_segment(path, 1, ["price", "size"], TRADES))
     assert second.equals(read_segment(path, 1, ["at", "size", "price"], TRADES))
     path.unlink()
-    assert cache.get(tmp_path, "x.parquet", 1, ["price"], TRADES).num_rows == 5
+    assert cached(cache, tmp_path, "x.parquet", 1, ["price"]).num_rows == 5
     cache.drop("x.parquet")
     cache.drop("x.parquet")
     assert cache.bytes == 0
     with pytest.raises(MissingFile):
-        cache.get(tmp_path, "x.parquet", 1, ["price"], TRADES)
+        cached(cache, tmp_path, "x.parquet", 1, ["price"])
 
 
 def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
@@ -290,7 +298,7 @@ def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     cache = SegmentCache(2 * 900)  # two columns of 100 doubles
 
     def price(number: int) -> pa.Table:
-        return cache.get(tmp_path, str(number), 0, ["price"], TRADES)
+        return cached(cache, tmp_path, str(number), 0, ["price"])
 
     for number in (0, 1, 0, 2):  # 1 is the one not used for longest
         assert price(number).equals(trades(number, 100).select(["price"]))
@@ -301,8 +309,8 @@ def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     price(1)
     assert cache.hits == hits + 2
     tiny = SegmentCache(10)
-    assert tiny.get(tmp_path, "0", 0, ["price"], TRADES).num_rows == 100
-    assert tiny.get(tmp_path, "0", 0, [], TRADES).num_rows == 100
+    assert cached(tiny, tmp_path, "0", 0, ["price"]).num_rows == 100
+    assert tiny.columns(tmp_path, "0", 0, [], TRADES) == []
     assert tiny.bytes == 0
 
 
@@ -314,7 +322,7 @@ def test_threads_share_the_cache(tmp_path: Path) -> None:
     def read(seed: int) -> None:
         for step in range(60):
             number, group = (step * seed) % 6, step % 3
-            table = cache.get(tmp_path, str(number), group, ["size", "symbol"], TRADES)
+            table = cached(cache, tmp_path, str(number), group, ["size", "symbol"])
             assert table.equals(trades(number * 100 + group * 30, 30).select(["size", "symbol"]))
             if step % 20 == 0:
                 cache.drop(str(number))

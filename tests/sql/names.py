@@ -1,8 +1,8 @@
-"""A catalog for the tests of the SQL front: a few streams, a quarantine, two standing queries and a function."""
+"""Catalogs for the tests of the SQL front."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -16,29 +16,18 @@ def _schema(by: str | None = None, /, **columns: pa.DataType) -> StreamSchema:
     return StreamSchema(tuple(Column(name, type_) for name, type_ in columns.items()), by)
 
 
-class Catalog:
-    def __init__(self) -> None:
-        self.streams = {
-            "trades": _schema("at", symbol=pa.string(), Price=pa.float64(), size=pa.int32(), at=TIMESTAMP),
-            "PTb": _schema("timestamp", saddr=pa.string(), daddr=pa.string(), length=pa.int64(), timestamp=TIMESTAMP),
-            "sensors": _schema(
-                room=pa.string(),
-                t=pa.float64(),
-                tags=pa.list_(pa.string()),
-                s=pa.struct([pa.field("f", pa.int32())]),
-            ),
-            "odd": _schema(**{name: pa.int32() for name in RESERVED}),
-            "stamped": _schema(ts=pa.string(), v=pa.int32()),
-            "trades.quarantine": _schema(reason=pa.string(), row=pa.string()),
-        }
-        self.queries = {
-            "Expensive": "SELECT symbol, price FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 10 MINUTES END NOW",
-            "Nested": "SELECT symbol FROM expensive WHERE symbol <> 'x'",
-        }
+class Names:
+    """What the binder asks, of these streams, queries and functions."""
 
-        source = "def is_spike(price, symbol):\n    return pc.greater(price, 100)\n"
-        parameters = (Column("price", pa.float64()), Column("symbol", pa.string()))
-        self.functions = [Function(7, "is_spike", parameters, pa.bool_(), source)]
+    def __init__(
+        self,
+        streams: Mapping[str, StreamSchema],
+        queries: Mapping[str, str] | None = None,
+        functions: Sequence[Function] = (),
+    ) -> None:
+        self.streams = dict(streams)
+        self.queries = dict(queries or {})
+        self.functions = list(functions)
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         return next(((key, value) for key, value in self.streams.items() if key.lower() == name.lower()), None)
@@ -57,3 +46,29 @@ class Catalog:
 
     def query_names(self) -> Iterable[str]:
         return self.queries
+
+
+class Catalog(Names):
+    """A few streams, a quarantine, two standing queries and a function."""
+
+    def __init__(self) -> None:
+        streams = {
+            "trades": _schema("at", symbol=pa.string(), Price=pa.float64(), size=pa.int32(), at=TIMESTAMP),
+            "PTb": _schema("timestamp", saddr=pa.string(), daddr=pa.string(), length=pa.int64(), timestamp=TIMESTAMP),
+            "sensors": _schema(
+                room=pa.string(),
+                t=pa.float64(),
+                tags=pa.list_(pa.string()),
+                s=pa.struct([pa.field("f", pa.int32())]),
+            ),
+            "odd": _schema(**{name: pa.int32() for name in RESERVED}),
+            "stamped": _schema(ts=pa.string(), v=pa.int32()),
+            "trades.quarantine": _schema(reason=pa.string(), row=pa.string()),
+        }
+        queries = {
+            "Expensive": "SELECT symbol, price FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 10 MINUTES END NOW",
+            "Nested": "SELECT symbol FROM expensive WHERE symbol <> 'x'",
+        }
+        source = "def is_spike(price, symbol):\n    return pc.greater(price, 100)\n"
+        parameters = (Column("price", pa.float64()), Column("symbol", pa.string()))
+        super().__init__(streams, queries, [Function(7, "is_spike", parameters, pa.bool_(), source)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.sql.names import Names
 
 from ladle.plan.query import Plan, plan_from_json, plan_to_json
 from ladle.schema import Column, StreamSchema
@@ -26,26 +27,7 @@ SCHEMA = StreamSchema(
 )
 
 
-class Names:
-    """One stream, and one query that picks columns of it."""
-
-    def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
-        return ("s", SCHEMA) if name.lower() == "s" else None
-
-    def query_sql(self, name: str) -> tuple[str, str] | None:
-        return ("picked", "SELECT i AS number, k FROM s WHERE i > 1") if name.lower() == "picked" else None
-
-    def function(self, name: str) -> None:
-        return None
-
-    def function_names(self) -> list[str]:
-        return []
-
-    def stream_names(self) -> list[str]:
-        return ["s"]
-
-    def query_names(self) -> list[str]:
-        return ["picked"]
+NAMES = Names({"s": SCHEMA}, {"picked": "SELECT i AS number, k FROM s WHERE i > 1"})
 
 
 def shape(plan: Plan) -> str | None:
@@ -78,7 +60,7 @@ def shape(plan: Plan) -> str | None:
     ],
 )
 def test_what_is_only_folded(query: str, expected: str) -> None:
-    plan = bind(query, Names())
+    plan = bind(query, NAMES)
     assert shape(plan) == expected
     assert plan_from_json(plan_to_json(plan)) == plan
 
@@ -115,10 +97,10 @@ def test_what_is_only_folded(query: str, expected: str) -> None:
     ],
 )
 def test_what_is_more_than_folded(query: str) -> None:
-    assert shape(bind(query, Names())) is None
+    assert shape(bind(query, NAMES)) is None
 
 
 def test_a_plan_of_an_older_log_folds_nothing() -> None:
-    value = plan_to_json(bind("SELECT count(*) FROM s", Names()))
+    value = plan_to_json(bind("SELECT count(*) FROM s", NAMES))
     value["residual"] = value["residual"][:5]
     assert plan_from_json(value).residual.aggregate is None

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sql.names import Names
 
 from ladle.errors import SqlError
 from ladle.plan import Plan
@@ -30,28 +31,7 @@ DUCK = duckdb.connect(config={"threads": 1})
 DUCK.register("s", ROWS)
 
 
-class Names:
-    """One stream of three integers."""
-
-    schema = StreamSchema(tuple(Column(name, pa.int32()) for name in "abc"))
-
-    def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
-        return ("s", self.schema) if name == "s" else None
-
-    def query_sql(self, name: str) -> None:
-        return None
-
-    def function(self, name: str) -> None:
-        return None
-
-    def function_names(self) -> list[str]:
-        return []
-
-    def stream_names(self) -> list[str]:
-        return ["s"]
-
-    def query_names(self) -> list[str]:
-        return []
+NAMES = Names({"s": StreamSchema(tuple(Column(name, pa.int32()) for name in "abc"))})
 
 
 def split_rows(plan: Plan, table: pa.Table) -> list[tuple[object, ...]]:
@@ -88,14 +68,14 @@ predicates = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(predicates)
 def test_split_keeps_the_rows_of_where(predicate: str) -> None:
-    plan = bind(f"SELECT a, b, c FROM s WHERE {predicate}", Names())
+    plan = bind(f"SELECT a, b, c FROM s WHERE {predicate}", NAMES)
     whole = predicate.replace("<=>", "IS NOT DISTINCT FROM")
     expected = DUCK.sql(f"SELECT a, b, c FROM s WHERE {whole}").fetchall()
     assert split_rows(plan, ROWS) == sorted(expected, key=repr)
 
 
 def factors(where: str) -> list[str]:
-    return [factor.sql for factor in bind(f"SELECT a FROM s WHERE {where}", Names()).scans[0].block.factors]
+    return [factor.sql for factor in bind(f"SELECT a FROM s WHERE {where}", NAMES).scans[0].block.factors]
 
 
 @pytest.mark.parametrize(
@@ -129,21 +109,21 @@ def test_normal_form_does_not_explode() -> None:
     ],
 )
 def test_what_is_guarded_does_not_raise(where: str) -> None:
-    plan = bind(f"SELECT a, b, c FROM s WHERE {where}", Names())
+    plan = bind(f"SELECT a, b, c FROM s WHERE {where}", NAMES)
     rows = split_rows(plan, ROWS)
     # without ANSI mode DuckDB's own division never raises
     assert rows == sorted(DUCK.sql(f"SELECT a, b, c FROM s WHERE {where}").fetchall(), key=repr)
 
 
 def test_what_is_not_guarded_raises() -> None:
-    plan = bind("SELECT a, b, c FROM s WHERE a / b >= 1 AND b <> 0", Names())
+    plan = bind("SELECT a, b, c FROM s WHERE a / b >= 1 AND b <> 0", NAMES)
     with pytest.raises(duckdb.Error, match="DIVIDE_BY_ZERO"):
         split_rows(plan, ROWS)
 
 
 def test_after_one_that_stays_nothing_that_may_raise_is_pushed() -> None:
     where = "a IN (SELECT 1) AND 1 / b > 0 AND c = 1"
-    plan = bind(f"SELECT a FROM s WHERE {where}", Names())
+    plan = bind(f"SELECT a FROM s WHERE {where}", NAMES)
     assert [factor.sql for factor in plan.scans[0].block.factors] == ["`c` = 1"]
     assert "1 / `s`.`b` > 0" in plan.residual.spark_sql
 
@@ -153,7 +133,7 @@ def test_nesting_is_an_answer_up_to_a_depth_and_then_an_error() -> None:
     depth = 5000
     text = "SELECT a FROM s WHERE " + "(" * depth + "a = 1" + ")" * depth
     with pytest.raises(SqlError, match="nested too deeply"):
-        bind(text, Names())
+        bind(text, NAMES)
 
 
 def test_long_texts_are_quick_enough() -> None:

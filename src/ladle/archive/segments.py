@@ -367,17 +367,6 @@ class SegmentCache:
         self.hits = 0
         self.misses = 0
 
-    def get(
-        self, directory: str | Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema
-    ) -> pa.Table:
-        """One segment's columns, as `read_segment` gives them."""
-        if not columns:
-            path = Path(directory) / name
-            return read_segment(path, row_group, columns, schema, footer=self._footer(path, name))
-        found = self.columns(directory, name, row_group, columns, schema)
-        fields = pa.schema([schema.field(column) for column in columns])
-        return pa.Table.from_arrays([column.array for column in found], schema=fields)
-
     def columns(
         self, directory: str | Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema
     ) -> list[CachedColumn]:

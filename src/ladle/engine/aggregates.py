@@ -185,15 +185,7 @@ class Aggregates:
         cuts = [cut for at, skip in ask.edges if (cut := self._cut(ask, at, skip)) is not None]
         wholes: list[list[Number]] = []
         for _, name, _, combine, empty in ask.prepared.folds:
-            tree = self._tree(ask, (ask.block_id, name), combine)
-            parts = [empty]
-            for first, last in ask.runs:
-                nodes = tree.parts(first, last)
-                if nodes is None:
-                    ask.unknown.update(tree.unknown(first, last))
-                else:
-                    parts += nodes
-            wholes.append(parts)
+            wholes.append([empty, *self._nodes(ask, (ask.block_id, name), combine)])
         if ask.unknown or ask.lacking:
             return None
         numbers: list[Number] = []
@@ -244,15 +236,8 @@ class Aggregates:
             return grouping.of_rows(segment, vectors, rows)
 
         for _ in range(_ATTEMPTS):
-            parts: list[Groups] = []
             with self._lock:
-                tree = self._tree(ask, key, grouping.combined)
-                for first, last in ask.runs:
-                    nodes = tree.parts(first, last)
-                    if nodes is None:
-                        ask.unknown.update(tree.unknown(first, last))
-                    else:
-                        parts += nodes
+                parts: list[Groups] = self._nodes(ask, key, grouping.combined)
                 cuts = [(at, cut) for at, skip in ask.edges if (cut := self._rows(ask, at, skip)) is not None]
             if not ask.unknown and not ask.lacking:
                 parts += [grouped(at, rows) for at, rows in cuts]
@@ -275,6 +260,18 @@ class Aggregates:
         return _inside(leaf.matches, part)
 
     # -- what is kept, and what is lacking --
+
+    def _nodes(self, ask: _Ask, key: _TreeKey, combine: Callable[[list[Any]], Any]) -> list[Any]:
+        """The nodes of a tree for the segments wholly inside; leaves that are not known are noted."""
+        tree = self._tree(ask, key, combine)
+        found: list[Any] = []
+        for first, last in ask.runs:
+            nodes = tree.parts(first, last)
+            if nodes is None:
+                ask.unknown.update(tree.unknown(first, last))
+            else:
+                found += nodes
+        return found
 
     def _tree(self, ask: _Ask, key: _TreeKey, combine: Callable[[list[Any]], Any]) -> RankedTree[Any]:
         tree = ask.trees.get(key)

@@ -40,40 +40,33 @@ class Pick(NamedTuple):
         return Pick([], matched + self.start if self.numbers is None else self.numbers[matched], 0, 0)
 
 
-_Part = tuple[Numbers | None, int, int, slice]
-"""Numbers, or a first and a last row, and where they go."""
-
-
 def collect(picks: Sequence[Pick], schema: pa.Schema) -> pa.Table:
     """The picked rows one after the other, as one table without chunks."""
     picks = [pick for pick in picks if pick.rows]
     if not picks:
         return schema.empty_table()
     ends = list(accumulate(pick.rows for pick in picks))
-    parts = [
-        (pick.numbers, pick.start, pick.stop, slice(end - pick.rows, end))
-        for pick, end in zip(picks, ends, strict=True)
-    ]
+    places = [slice(end - pick.rows, end) for pick, end in zip(picks, ends, strict=True)]
     columns = zip(*(pick.columns for pick in picks), strict=True)
-    arrays = [_column(column, parts, ends[-1], type_) for column, type_ in zip(columns, schema.types, strict=True)]
+    arrays = [_column(column, picks, places, type_) for column, type_ in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _column(columns: Sequence[CachedColumn], parts: Sequence[_Part], total: int, type_: pa.DataType) -> pa.Array:
+def _column(
+    columns: Sequence[CachedColumn], picks: Sequence[Pick], places: Sequence[slice], type_: pa.DataType
+) -> pa.Array:
     values = [column.values for column in columns]
     first = values[0]
     if first is None or any(each is None for each in values):
-        arrays = [
-            column.array.slice(start, stop - start) if numbers is None else column.array.take(from_numpy(numbers))
-            for column, (numbers, start, stop, _) in zip(columns, parts, strict=True)
-        ]
+        arrays = [pick.values(column) for pick, column in zip(picks, columns, strict=True)]
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    total = places[-1].stop
     gathered = np.empty(total, dtype=first.dtype)
-    for source, (numbers, start, stop, at) in zip(values, parts, strict=True):
+    for source, pick, place in zip(values, picks, places, strict=True):
         assert source is not None
-        if numbers is None:
-            gathered[at] = source[start:stop]
+        if pick.numbers is None:
+            gathered[place] = source[pick.start : pick.stop]
         else:
             # Numbers are in range; only with another mode than "raise" is there no copy in between.
-            source.take(numbers, out=gathered[at], mode="clip")
+            source.take(pick.numbers, out=gathered[place], mode="clip")
     return pa.Array.from_buffers(type_, total, [None, pa.py_buffer(gathered)])

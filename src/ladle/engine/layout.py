@@ -122,9 +122,9 @@ class Layout:
         found = self._cuts.get(extent)
         if found is None:
             found = Cut(self, extent)
-            self.keeps(len(found.edges))
             if len(self._cuts) >= _CUTS_MAX:
-                self._cuts = {}
+                self._cuts, self._entries = {}, 0
+            self.keeps(len(found.edges))
             self._cuts[extent] = found
         return found
 

@@ -37,14 +37,6 @@ class Ranges:
         """From intervals in any order; they may overlap, be empty, or end outside int64."""
         return Ranges(column, normal(intervals), null)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.intervals and not self.null
-
-    @property
-    def is_everything(self) -> bool:
-        return self.intervals == EVERYTHING and self.null
-
     def intersect(self, other: Ranges) -> Ranges:
         self._check(other)
         return Ranges(self.column, intersect(self.intervals, other.intervals), self.null and other.null)

@@ -70,9 +70,6 @@ class Typed:
     days_only: bool = False
     """A day-time interval written in days alone: added to a DATE it gives a DATE."""
 
-    def retyped(self, sql: str, type_: pa.DataType, *, may_raise: bool = False) -> Typed:
-        return Typed(sql, type_, self.may_raise or may_raise)
-
 
 def duckdb_type(type_: pa.DataType) -> str:
     if type_ in _DUCKDB:
