@@ -210,8 +210,10 @@ class Reader:
     ) -> Pick:
         """The rows of a segment that are in the window and in all ranges."""
         pick = self._cut(stream, piece, None, extent, tuple(compared))
+        if not pick.rows:
+            return pick
         matched: Mask | None = None
-        for column, ranges in zip(pick.columns, compared.values(), strict=bool(pick.columns)):
+        for column, ranges in zip(pick.columns, compared.values(), strict=True):
             part = inside(pick.values(column), ranges)
             matched = part if matched is None else np.logical_and(matched, part, out=matched)
             if not matched.any():
