@@ -142,7 +142,8 @@ def wait_for_port(port: int) -> None:
 
 PROGRAM = """
 import sys, ladle
-with ladle.connect(sys.argv[1], master=sys.argv[2]) as db:
+from ladle.errors import InvocationTimeout
+with ladle.connect(sys.argv[1], master=sys.argv[2], settings={"invoke_seconds_max": 15.0}) as db:
     db.sql("CREATE STREAM s (n INT, k STRING)")
     db.register("SELECT n FROM s WHERE n % 2 = 0 AND k = 'b'", name="even")
     for start in range(0, 3000, 1000):
@@ -151,6 +152,11 @@ with ladle.connect(sys.argv[1], master=sys.argv[2]) as db:
     assert len(db.spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) >= 2
     status = db.status().queries[0]
     print(len(db.invoke("even")), status.coverage, db.spark.sparkContext.master)
+    try:  # on both executors, for ever
+        db.sql("SELECT count(*) AS c FROM s WHERE concat(repeat('a', 100), n) RLIKE '^(a|aa)+\\\\\\\\1c$'")
+    except InvocationTimeout:
+        db.push("s", [{"n": 3000, "k": "b"}], wait=True)
+        print(len(db.invoke("even")))
 """
 
 
@@ -165,7 +171,7 @@ def test_a_standalone_cluster(tmp_path: Path, cluster: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     expected = sum(n % 2 == 0 and n % 3 == 0 for n in range(3000))
-    assert done.stdout.split() == [str(expected), "1.0", cluster]
+    assert done.stdout.split() == [str(expected), "1.0", cluster, str(expected + 1)]
 
 
 def test_without_java_the_rows_are_safe_and_the_message_says_what_to_do(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ladle.pipeline import Pipeline
 from ladle.plan import Engine, Plan
 
 
-def analysed(plan: Plan, catalog: Catalog, pipeline: Callable[[], Pipeline]) -> Plan:
+def analysed(plan: Plan, catalog: Catalog, pipeline: Callable[[], Pipeline], seconds_max: float) -> Plan:
     """The plan with its answer's schema, which Spark tells of a plan that it alone runs; or Spark's error."""
     if plan.schema is not None or plan.residual.engine is not Engine.SPARK:
         return plan
@@ -22,7 +22,7 @@ def analysed(plan: Plan, catalog: Catalog, pipeline: Callable[[], Pipeline]) -> 
         stream = catalog.stream(scan.block.stream)
         assert stream is not None, f"stream {scan.block.stream} of a bound plan"
         relations[scan.relation] = pa.schema([stream.schema.arrow.field(name) for name in scan.columns])
-    return replace(plan, schema=pipeline().analyse(plan, relations))
+    return replace(plan, schema=pipeline().analyse(plan, relations, seconds_max))
 
 
 def bound_again(plan: Plan, catalog: Catalog) -> Plan:

@@ -294,9 +294,13 @@ class Database(FunctionMaker):
     ) -> bool:
         """Let plans stand that were bound to a catalog; whether that changed anything."""
         self._require_writable()
+        limit = self._store.settings.invoke_seconds_max
         known = {
             # A name that is taken is refused or kept, whatever Spark would say.
-            name: (analysed(plan, bound_to, self._get_pipeline) if replace or not bound_to.query(name) else plan, mode)
+            name: (
+                analysed(plan, bound_to, self._get_pipeline, limit) if replace or not bound_to.query(name) else plan,
+                mode,
+            )
             for name, (plan, mode) in plans.items()
         }
         return self._definitions.register(known, bound_to, if_not_exists=if_not_exists, replace=replace)

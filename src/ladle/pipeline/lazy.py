@@ -2,6 +2,8 @@
 
 A JVM that died is let go of, and another is started when there is need of one again. What was under way fails; whoever
 has work that can be done again (pushes, backfills) does it again. Ctrl-C stops the jobs of the call it interrupts.
+
+Residuals have a process of their own where Spark is local, and the given session or cluster otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import pyarrow as pa
 from ladle.errors import Closed, LadleError, PipelineError
 from ladle.pipeline.interrupt import in_main_thread, run_apart
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
+from ladle.pipeline.residuals import Residuals
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask
 from ladle.stem.epoch import EpochTask, Manifest
@@ -40,6 +43,8 @@ class LazyPipeline:
         self._lock = threading.Lock()
         self._pipeline: SparkPipeline | None = None
         self._closed = False
+        apart = session is None and (master is None or master.startswith("local"))
+        self._residuals = Residuals() if apart else None
 
     @property
     def started(self) -> bool:
@@ -60,9 +65,13 @@ class LazyPipeline:
         return self._run(lambda spark: spark.run_backfill(tasks))
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+        if self._residuals is not None:
+            return self._residuals.run_residual(plan, relations, now_us, seconds_max)
         return self._run(lambda spark: spark.run_residual(plan, relations, now_us, seconds_max))
 
-    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema | None:
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
+        if self._residuals is not None:
+            return self._residuals.analyse(plan, relations, seconds_max)
         return self._run(lambda spark: spark.analyse(plan, relations))
 
     def batch_schema(self, batches: Any) -> pa.Schema:
@@ -93,6 +102,8 @@ class LazyPipeline:
         )
 
     def close(self) -> None:
+        if self._residuals is not None:
+            self._residuals.close()
         with self._lock:
             self._closed = True
             if self._pipeline is not None:

@@ -78,7 +78,7 @@ class Pipeline(Protocol):
         self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float
     ) -> pa.Table: ...
 
-    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema | None:
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
         """The schema of the answer of a plan over relations with these schemas, or why it can't run; without a job.
 
         None if this pipeline can't tell.

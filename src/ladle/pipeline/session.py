@@ -211,6 +211,9 @@ class _Start:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             settings |= {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
             settings |= {"spark.python.daemon.module": "ladle.pipeline.daemon"}
+        else:
+            # An executor with a task that can't be stopped is replaced.
+            settings |= {"spark.task.reaper.enabled": "true", "spark.task.reaper.killTimeout": "10s"}
         return settings
 
     def _failure(self, error: Exception, noise: IO[bytes]) -> PipelineError:

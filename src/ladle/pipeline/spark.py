@@ -94,6 +94,13 @@ class SparkPipeline:
         with suppress(OSError, Py4JError):  # a JVM that is gone runs no jobs
             self.session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
+    def stray_tasks(self) -> int:
+        """How many tasks run of jobs that were cancelled or failed: Spark asks tasks to end, and waits for none."""
+        tracker: Any = self.session.sparkContext._jsc.sc().statusTracker()
+        running = sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return running - sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined())
+
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
         total = sum(path.stat().st_size for path in files)
         wanted = min(self.session.sparkContext.defaultParallelism, len(files), 1 + total // _BYTES_PER_TASK)
@@ -145,7 +152,7 @@ class SparkPipeline:
             answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, to_datetime(now_us))).toArrow()
         except (PySparkException, Py4JError) as error:
             if late.is_set():
-                raise InvocationTimeout(f"The answer took longer than {seconds_max:g} s and was stopped.") from None
+                raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
             if is_broken_connection(error):
                 raise
             raise said_by_function(error) or EvaluationError(_reason(error)) from None

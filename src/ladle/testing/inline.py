@@ -6,7 +6,7 @@ and go to this process's Spark session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from ladle.testing.one_row import borrowed_spark
 class InlinePipeline:
     started = True
 
-    def __init__(self, residuals: Pipeline | None = None) -> None:
+    def __init__(self, residuals: Callable[[], Pipeline] | None = None) -> None:
         self._residuals = residuals
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
@@ -46,11 +46,11 @@ class InlinePipeline:
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         if self._residuals is not None:
-            return self._residuals.run_residual(plan, relations, now_us, seconds_max)
+            return self._residuals().run_residual(plan, relations, now_us, seconds_max)
         raise PipelineError(f"This residual needs Spark: {plan.residual.why_spark}")
 
-    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema | None:
-        return None if self._residuals is None else self._residuals.analyse(plan, relations)
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
+        return None if self._residuals is None else self._residuals().analyse(plan, relations, seconds_max)
 
     def batch_schema(self, batches: Any) -> pa.Schema:
         raise PipelineError("Sources are attached to Spark.")
@@ -81,5 +81,5 @@ def connect_inline(
 ) -> Database:
     """`ladle.connect` without Spark, or with Spark for residuals alone when they may have one row in DuckDB."""
     one_row = Settings.load(settings).residual_rows_max == 1
-    pipeline = InlinePipeline(borrowed_spark() if one_row else None)
+    pipeline = InlinePipeline(borrowed_spark if one_row else None)
     return Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=settings)

@@ -33,10 +33,12 @@ def at_one_row(few: T, otherwise: T) -> T:
 
 @cache
 def borrowed_spark() -> Pipeline:
-    """This process's Spark session for residuals; started on first need if there is none."""
+    """This process's Spark session for residuals, where they can be counted; started if there is none."""
     from ladle.pipeline.lazy import LazyPipeline
+    from ladle.pipeline.session import start_session
 
-    return LazyPipeline(session=None, master=None)
+    session, _ = start_session(None)
+    return LazyPipeline(session=session, master=None)
 
 
 @dataclass

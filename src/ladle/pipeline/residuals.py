@@ -1,0 +1,195 @@
+"""Residuals on a Spark of their own, in a process that can be ended.
+
+Spark can't take a core back from a task that loops in compiled code: a regular expression that backtracks, a join whose
+condition never holds, a constant that the optimiser is to compute. In the JVM of the epochs each would keep a core from
+them until the database closes. So a database with a local Spark runs residuals in another process with another JVM,
+started on first need; what does not stop when told is ended with its process, and whatever else ran there runs again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.errors import Closed, InvocationTimeout, PipelineError
+from ladle.pipeline.protocol import Relation
+from ladle.plan import Plan
+
+STOP_SECONDS_MAX = 2.0
+"""What was told to stop, and has not by then, is ended with its process."""
+
+_ATTEMPTS = 3
+"""A residual runs again when its process was ended on behalf of another, but not for ever: it may be the cause."""
+
+_log = logging.getLogger(__name__)
+
+
+class Residuals:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._closed = False
+
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+        arguments = (plan, dict(relations), now_us, seconds_max)
+        # The process stops it at its limit; here there is a limit only to the wait for that.
+        table: pa.Table = self._ask("run_residual", arguments, seconds_max + STOP_SECONDS_MAX)
+        return table
+
+    def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema:
+        schema: pa.Schema = self._ask("analyse", (plan, dict(relations)), seconds_max)
+        return schema
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.end()
+
+    def _ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float) -> Any:
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._running().ask(what, arguments, seconds_max)
+            except TimeoutError:
+                raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
+            except _Gone:
+                _log.warning("the Spark that ran a residual is gone; another is started")
+        raise PipelineError(
+            f"Spark ended while it computed the answer, {_ATTEMPTS} times.", hint="the machine may lack memory for it"
+        )
+
+    def _running(self) -> _Process:
+        with self._lock:
+            if self._closed:
+                raise Closed
+            if self._process is None or self._process.gone:
+                _log.info("starting Spark for residuals")
+                self._process = _Process()
+                _log.info("Spark for residuals is running")
+            return self._process
+
+
+class _Gone(Exception):
+    """The process ended before it answered."""
+
+
+class _Process:
+    """One process, until it is ended. Any number of threads may ask it things at the same time."""
+
+    def __init__(self) -> None:
+        place = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
+        self._scratch = tempfile.TemporaryDirectory(prefix="ladle-residuals-", dir=place, ignore_cleanup_errors=True)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._python = subprocess.Popen(
+                [sys.executable, "-m", "ladle.pipeline.residual_process", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_without_gateway({**os.environ, "SPARK_LOCAL_DIRS": self._scratch.name}),
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # out of Ctrl-C's way
+            )
+        self._connection = Connection(ours.detach())
+        self._sending = threading.Lock()
+        self._ending = threading.Lock()
+        self._waiting: dict[int, Future[tuple[Any, bool]]] = {}
+        self._numbers = count()
+        self._jvm: int | None = None
+        self.gone = False
+        try:
+            started = self._connection.recv()
+            if isinstance(started, BaseException):
+                raise started
+        except BaseException as error:
+            self.end()
+            if isinstance(error, EOFError):
+                raise PipelineError("Spark's process ended while it started.", hint="check free memory") from None
+            raise
+        self._jvm = started
+        threading.Thread(target=self._listen, name="ladle-residuals", daemon=True).start()
+
+    def ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float) -> Any:
+        """What the process answers, or raises; TimeoutError if it does neither, and it is ended."""
+        number = next(self._numbers)
+        future: Future[tuple[Any, bool]] = Future()
+        self._waiting[number] = future
+        try:
+            self._send(what, number, arguments)
+            outcome, stuck = future.result(seconds_max)
+        except TimeoutError:
+            self.end()
+            raise
+        except KeyboardInterrupt:
+            self._stop(number, future)
+            raise
+        finally:
+            self._waiting.pop(number, None)
+        if stuck:
+            self.end()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def end(self) -> None:
+        """Kill it, its JVM and what that started; it has no state but its scratch files."""
+        with self._ending:
+            self.gone = True
+            for leader in (self._python.pid, self._jvm):
+                if leader is not None and (leader != self._python.pid or self._python.poll() is None):
+                    with suppress(ProcessLookupError):
+                        os.killpg(leader, signal.SIGKILL)
+            self._python.wait()
+            self._scratch.cleanup()
+
+    def _stop(self, number: int, future: Future[tuple[Any, bool]]) -> None:
+        """Cancel one thing; a second Ctrl-C meanwhile ends it all at once."""
+        stuck = True
+        try:
+            self._send("cancel", number, ())
+            _, stuck = future.result(STOP_SECONDS_MAX)
+        except (_Gone, TimeoutError):
+            pass
+        finally:
+            if stuck:
+                self.end()
+
+    def _send(self, what: str, number: int, arguments: tuple[Any, ...]) -> None:
+        try:
+            with self._sending:
+                self._connection.send((what, number, arguments))
+        except OSError:
+            raise _Gone from None
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                number, outcome, stuck = self._connection.recv()
+                waiting = self._waiting.get(number)
+                if waiting is not None:
+                    waiting.set_result((outcome, stuck))
+        except (EOFError, OSError):
+            self.end()
+            self._connection.close()
+            for waiting in list(self._waiting.values()):
+                if not waiting.done():
+                    waiting.set_exception(_Gone())
+
+
+def _without_gateway(environment: dict[str, str]) -> dict[str, str]:
+    """A program that spark-submit runs is told of a JVM: not of one to be ended."""
+    return {name: value for name, value in environment.items() if not name.startswith("PYSPARK_GATEWAY_")}
