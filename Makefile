@@ -3,6 +3,7 @@
 .PHONY: help setup demo test onspark soak bench lint format clean
 
 ready := .venv/.ready
+classes := .venv/.classes
 python := .venv/bin/python
 # Spark takes JAVA_HOME before PATH; this is the Java that setup saw, wherever it is.
 with_java := JAVA_HOME=$$(scripts/find-java) && export JAVA_HOME &&
@@ -13,7 +14,13 @@ help: ## this list
 $(ready): pyproject.toml requirements.lock requirements-build.lock scripts/setup
 	@scripts/setup
 
-setup: $(ready) ## .venv with the locked dependencies; Java too, if there is none
+# Not for `make demo`, which is to begin soon: Spark works without, and starts more slowly.
+$(classes): $(ready)
+	@echo "setup: archiving Spark's classes, so that it starts faster (half a minute)"
+	@$(with_java) $(python) -m ladle.pipeline.classes || echo 'setup: that failed; Spark starts without'
+	@touch $@
+
+setup: $(ready) $(classes) ## .venv with the locked dependencies; Java too, if there is none
 
 demo: $(ready) ## the demonstration (DEMO_SECONDS=n to end by itself, LADLE_DATA=dir for the data)
 	@$(with_java) .venv/bin/ladle demo
@@ -23,7 +30,7 @@ side_by_side := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Without PYTEST_ARGS in three runs, each ending with pytest's closing line: what needs no JVM, what does, and answers again
 # with residuals on Spark.
-test: $(ready) ## all tests but the soak (PYTEST_ARGS='-k window': those alone)
+test: $(ready) $(classes) ## all tests but the soak (PYTEST_ARGS='-k window': those alone)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	@$(with_java) $(python) -m pytest -m 'not soak and not spark' $(side_by_side)
 	@$(with_java) $(python) -m pytest -m 'spark and not soak' $(side_by_side)
@@ -35,14 +42,14 @@ endif
 # Where answers are computed in the tests' own process: residuals of others could not be counted.
 answers := tests/engine tests/oracle tests/cli/test_commands.py tests/spark/test_answers.py
 
-onspark: $(ready) ## the tests that compute answers, again, with every residual over one row on Spark
+onspark: $(ready) $(classes) ## the tests that compute answers, again, with every residual over one row on Spark
 	@echo 'again with residual_rows_max = 1: residuals on Spark'
 	@$(with_java) LADLE_RESIDUAL_ROWS_MAX=1 $(python) -m pytest -m 'not soak' $(side_by_side) $(answers) $(PYTEST_ARGS)
 
-soak: $(ready) ## the long runs (SOAK_SECONDS=n)
+soak: $(ready) $(classes) ## the long runs (SOAK_SECONDS=n)
 	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
 
-bench: $(ready) ## a benchmark (BENCH_ARGS='epoch'); without arguments, their list
+bench: $(ready) $(classes) ## a benchmark (BENCH_ARGS='epoch'); without arguments, their list
 	@$(with_java) .venv/bin/ladle bench $(BENCH_ARGS)
 
 lint: $(ready) ## ruff and mypy

@@ -27,6 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from ladle.errors import PipelineError
+from ladle.pipeline.classes import archive_options
 from ladle.pipeline.interrupt import run_apart
 
 LOCAL = "local[*,4]"
@@ -200,7 +201,7 @@ class _Start:
             "spark.master": self._master,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.driver.extraJavaOptions": quiet,
+            "spark.driver.extraJavaOptions": f"{quiet} {archive_options()}".strip(),
             "spark.executor.extraJavaOptions": quiet,
             "spark.driver.memory": "2g",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
