@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ladle.catalog import Catalog, StreamState
@@ -26,25 +25,23 @@ from ladle.plan import Plan
 from ladle.stem.aggregates import (
     COMBINE,
     EMPTY,
-    Matches,
     Number,
     RankedTree,
-    Rows,
     Vector,
     finisher,
     fold_rows,
-    tiles_of,
+    fold_tiles,
 )
 from ladle.stem.groups import Grouping, Groups, TooManyGroups
+from ladle.stem.matches import Matches, Rows
 from ladle.stem.order import Part, Times, cut_range
-from ladle.stem.results import RowIds
 
 _ATTEMPTS = 4
 """Beyond this many, other threads with other snapshots take the tree away each time."""
 _PREPARED_MAX = 16_384
 
-_Fold = Callable[[int, RowIds | None, int], Tiles | Groups]
-"""From a segment's number, the rows of it that match (None: all), and how many rows it has."""
+_Fold = Callable[[int, Matches], Tiles | Groups]
+"""From a segment's number, and the rows of it that match."""
 _GroupsKey = tuple[int, tuple[str, ...], tuple[str, ...]]
 _Combine = Callable[[list[Number]], Number]
 _TreeKey = tuple[int, str] | _GroupsKey
@@ -160,13 +157,12 @@ class Aggregates:
     def _one(self, ask: _Ask, reader: Reader) -> pa.Table | None:
         prepared = ask.prepared
 
-        def fold(at: int, ids: RowIds | None, rows: int) -> Tiles:
-            numbers = np.arange(rows) if ids is None else ids
+        def fold(at: int, matches: Matches) -> Tiles:
             vectors = {name: _vector(ask, reader, at, name) for name in prepared.columns}
-            return {
-                name: tiles_of(fold, None if column is None else vectors[column], numbers, rows)
-                for fold, name, column, _, _ in prepared.folds
-            }
+            wanted = [
+                (name, fold, None if column is None else vectors[column]) for fold, name, column, *_ in prepared.folds
+            ]
+            return fold_tiles(wanted, matches)
 
         for _ in range(_ATTEMPTS):
             with self._lock:
@@ -195,7 +191,7 @@ class Aggregates:
                 if whole:
                     tiles = leaf.tiles.get(name)
                     if tiles is None:
-                        tiles = leaf.tiles[name] = tiles_of(fold, vector, leaf.matches.numbers, leaf.matches.rows)
+                        tiles = leaf.tiles[name] = fold_tiles([(name, fold, vector)], leaf.matches)[name]
                     parts += (
                         tiles[whole.start : whole.stop] if isinstance(whole, range) else [tiles[at] for at in whole]
                     )
@@ -243,7 +239,7 @@ class Aggregates:
                 parts += [grouped(at, rows) for at, rows in cuts]
                 return grouping.answer(parts, ask.prepared.schema)
             try:
-                self._load(ask, reader, (), lambda at, ids, rows: grouped(at, slice(0, rows) if ids is None else ids))
+                self._load(ask, reader, (), lambda at, matches: grouped(at, matches.between(0, matches.rows)))
             except EvaluationError:
                 return None
         return None
@@ -316,13 +312,13 @@ class Aggregates:
         pieces = [ask.layout.piece(at) for at in wanted]
         folded: dict[int, Tiles | Groups] = {}
         leaves: dict[int, Leaf] = {}
-        for at, (piece, ids) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
+        for at, (_, matches) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
             # The tiles of one row's folds are needed at edges, too; of groups whole segments only.
             if at in ask.unknown or not ask.prepared.aggregate.groups:
-                folded[at] = fold(at, ids, piece.rows)
+                folded[at] = fold(at, matches)
             if at in ask.lacking:
                 tiles = folded.get(at, {})
-                leaves[at] = Leaf(Matches(ids, piece.rows), {} if isinstance(tiles, Groups) else tiles)
+                leaves[at] = Leaf(matches, {} if isinstance(tiles, Groups) else tiles)
             if time.monotonic() > deadline:
                 raise InvocationTimeout(f"Evaluation took longer than {limit:g} s and was stopped.")
         with self._lock:

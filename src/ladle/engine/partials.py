@@ -11,8 +11,9 @@ from collections.abc import Callable, Container
 from typing import Generic, TypeVar
 
 from ladle.engine.layout import Layout, SegmentKey
-from ladle.stem.aggregates import Matches, Number, RankedTree, Vector
+from ladle.stem.aggregates import Number, RankedTree, Vector
 from ladle.stem.groups import Groups
+from ladle.stem.matches import Matches
 from ladle.stem.order import Times
 
 _SMALL_BYTES = 128

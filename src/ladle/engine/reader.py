@@ -25,6 +25,7 @@ from ladle.plan.ranges import Ranges
 from ladle.plan.window import MIN_US
 from ladle.stem.blocks import BlockSet
 from ladle.stem.match import inside, satisfying, split
+from ladle.stem.matches import Matches
 
 _ROWS_PER_EVALUATION = 1 << 20
 
@@ -99,10 +100,20 @@ class Reader:
         for piece, pick in self._picks(scan.block, extent, pieces, columns):
             yield piece, collect([pick], fields)
 
-    def matches(self, block: Block, pieces: list[Piece]) -> Iterator[tuple[Piece, Numbers | None]]:
-        """The numbers of the rows that match in whole segments, in order; None for all rows."""
-        for piece, pick in self._picks(block, EVERYTHING, [piece.unbounded() for piece in pieces], ()):
-            yield piece, pick.numbers
+    def matches(self, block: Block, pieces: list[Piece]) -> Iterator[tuple[Piece, Matches]]:
+        """The rows that match in whole segments, in order."""
+        stream = self._stream(block)
+        block_id = self._catalog.block_id(block) if block.factors else None
+        coverage = self._store.coverage(stream)
+        found = [None if block_id is None else coverage.find(piece.file.name, block_id) for piece in pieces]
+        others = [piece.unbounded() for piece, results in zip(pieces, found, strict=True) if results is None]
+        picked = self._picks(block, EVERYTHING, others, ())
+        for piece, results in zip(pieces, found, strict=True):
+            if results is not None and block_id is not None:
+                yield piece, results.matches(block_id, piece.row_group)
+            else:
+                _, pick = next(picked)
+                yield piece, Matches.of(pick.numbers, piece.rows)
 
     def columns(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> list[CachedColumn]:
         """Columns of a whole segment, from the cache."""

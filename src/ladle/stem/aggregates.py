@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,17 +22,13 @@ from ladle.errors import EvaluationError
 from ladle.plan.aggregate import Aggregate, Fold, Make, Output
 from ladle.plan.keys import INT64_MIN, KeyKind, key_kind
 from ladle.stem.keys import Int64Keys, encode
-from ladle.stem.results import RowIds
+from ladle.stem.matches import Ids, Mask, Matches, Rows
 
 TILE_ROWS = 4_096
 FAN_OUT = 16
 
 Number = int | float
-Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.signedinteger]
-Ids = npt.NDArray[np.intp]
-Rows = slice | Ids
-"""Which rows of a segment: a range, or their numbers in order."""
 
 T = TypeVar("T")
 
@@ -184,22 +180,25 @@ class Vector:
                 (total,) = exact_sums(self.keys[rows], _FROM_THE_FIRST, self.most * count)
                 return total
 
-    def fold_tiles(self, fold: Fold, numbers: Ids, rows: int) -> list[Number]:
-        """Over the given rows of each tile of a segment of `rows` rows, in one go."""
-        if self.valid is not None:
-            numbers = numbers[self.valid[numbers]]
-        starts, counts = tile_starts(numbers, rows)
-        if fold is Fold.COUNT:
-            return counts.tolist()
-        found: list[Number] = [EMPTY[fold]] * len(counts)
-        filled = counts.nonzero()[0]
-        if len(filled):
-            folded = self._fold_runs(fold, numbers, starts[filled], int(counts.max()))
-            for at, number in zip(filled.tolist(), folded, strict=True):
-                found[at] = number
-        return found
+    def fold_masked(self, fold: Fold, mask: Mask | None) -> list[Any]:
+        """Over the rows of each tile for which the mask holds; None: over all. What nothing folds to is any number."""
+        assert self.keys is not None
+        keys = self.keys
+        match fold:
+            case Fold.MIN:
+                return by_tile(np.minimum, keys if mask is None else np.where(mask, keys, np.iinfo(keys.dtype).max))
+            case Fold.MAX:
+                return by_tile(np.maximum, keys if mask is None else np.where(mask, keys, np.iinfo(keys.dtype).min))
+            case _ if self.numbers is not None:
+                with np.errstate(all="ignore"):
+                    return by_tile(np.add, self.numbers if mask is None else np.where(mask, self.numbers, 0.0))
+        if mask is not None:
+            keys = keys * mask
+        if self.most * TILE_ROWS < 1 << 63:
+            return by_tile(np.add, keys, np.int64)
+        return exact_sums(keys, np.arange(0, len(keys), TILE_ROWS), self.most * TILE_ROWS)
 
-    def _fold_runs(self, fold: Fold, rows: Ids, starts: Ids, longest: int) -> list[Any]:
+    def fold_runs(self, fold: Fold, rows: Ids, starts: Ids, longest: int) -> list[Any]:
         """The fold of each run of rows; each begins where `starts` says, and has at least one."""
         assert self.keys is not None
         match fold:
@@ -218,7 +217,7 @@ class Vector:
         """The largest magnitude of a key."""
         if self._most is None:
             assert self.keys is not None
-            self._most = max(-int(self.keys.min()), int(self.keys.max()))
+            self._most = max(-int(self.keys.min(initial=0)), int(self.keys.max(initial=0)))
         return self._most
 
     def _not_null(self, rows: Rows) -> Ids:
@@ -235,63 +234,79 @@ def exact_sums(values: Keys, starts: Ids, most: int) -> list[int]:
     return [(above << 32) + below for above, below in zip(high.tolist(), low.tolist(), strict=True)]
 
 
-def tile_starts(numbers: Ids, rows: int) -> tuple[Ids, Ids]:
-    """Where each tile's begin among the numbers of rows, which ascend, and how many there are."""
-    bounds = numbers.searchsorted(np.arange(0, rows + TILE_ROWS, TILE_ROWS))
-    return bounds[:-1], bounds[1:] - bounds[:-1]
-
-
 def count_rows(rows: Rows) -> int:
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
-class Matches:
-    """The rows of one segment that satisfy a block: all of them, their numbers, or bits, whichever is smallest."""
-
-    __slots__ = ("_bits", "_numbers", "nbytes", "rows")
-
-    def __init__(self, ids: RowIds | None, rows: int) -> None:
-        self.rows = rows
-        self._bits: npt.NDArray[np.uint8] | None = None
-        self._numbers: npt.NDArray[np.intp] | None = None
-        if ids is not None and len(ids) * 64 > rows:
-            mask = np.zeros(rows, dtype=np.bool_)
-            mask[ids] = True
-            self._bits = np.packbits(mask, bitorder="little")
-        elif ids is not None:
-            self._numbers = ids.astype(np.intp)
-        kept = self._bits if self._numbers is None else self._numbers
-        self.nbytes = 0 if kept is None else kept.nbytes
-
-    @property
-    def numbers(self) -> Ids:
-        """All of them by number."""
-        rows = self.between(0, self.rows)
-        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-
-    def between(self, first: int, last: int) -> Rows:
-        """Those from row `first` to before row `last`."""
-        if self._numbers is not None:
-            start, stop = self._numbers.searchsorted((first, last))
-            return self._numbers[start:stop]
-        if self._bits is None:
-            return slice(first, last)
-        octet = first >> 3
-        bits = np.unpackbits(self._bits[octet : (last + 7) >> 3], bitorder="little")
-        octet <<= 3
-        return bits[first - octet : last - octet].view(np.bool_).nonzero()[0] + first
-
-    def among(self, first: int, mask: Mask) -> Rows:
-        """Those for which the mask, which begins at row `first`, holds."""
-        rows = self.between(first, first + len(mask))
-        return mask.nonzero()[0] + first if isinstance(rows, slice) else rows[mask[rows - first]]
+def fold_tiles(folds: Iterable[tuple[str, Fold, Vector | None]], matches: Matches) -> dict[str, list[Number]]:
+    """The folds, by name, of the matches in each tile of a segment; those of one segment share what they look at."""
+    tiled: _ByNumber | _ByMask
+    tiled = _ByMask(matches.mask, matches.rows) if matches.numbers is None else _ByNumber(matches.numbers, matches.rows)
+    return {name: tiled.fold(fold, vector) for name, fold, vector in folds}
 
 
-def tiles_of(fold: Fold, vector: Vector | None, numbers: Ids, rows: int) -> list[Number]:
-    """The fold of these rows of each tile of a segment."""
-    if vector is None:
-        return tile_starts(numbers, rows)[1].tolist()
-    return vector.fold_tiles(fold, numbers, rows)
+class _ByNumber:
+    """The tiles of a segment with few matches: runs of their numbers."""
+
+    def __init__(self, numbers: Ids, rows: int) -> None:
+        self._numbers = numbers
+        self._rows = rows
+
+    def fold(self, fold: Fold, vector: Vector | None) -> list[Number]:
+        numbers = self._numbers
+        if vector is not None and vector.valid is not None:
+            numbers = numbers[vector.valid[numbers]]
+        bounds = numbers.searchsorted(np.arange(0, self._rows + TILE_ROWS, TILE_ROWS))
+        starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
+        if vector is None or fold is Fold.COUNT:
+            return counts.tolist()
+        found: list[Number] = [EMPTY[fold]] * len(counts)
+        filled = counts.nonzero()[0]
+        if len(filled):
+            folded = vector.fold_runs(fold, numbers, starts[filled], int(counts.max()))
+            for at, number in zip(filled.tolist(), folded, strict=True):
+                found[at] = number
+        return found
+
+
+class _ByMask:
+    """The tiles of a segment with many matches: every row is looked at, and those that don't match fold to nothing."""
+
+    def __init__(self, mask: Mask | None, rows: int) -> None:
+        self._mask = mask
+        self._rows = rows
+        self._counts: list[Number] | None = None
+
+    def fold(self, fold: Fold, vector: Vector | None) -> list[Number]:
+        mask = self._mask
+        if vector is None or vector.valid is None:
+            if self._counts is None:
+                self._counts = self._count(mask)
+            counts = self._counts
+        else:
+            mask = vector.valid if mask is None else mask & vector.valid
+            counts = self._count(mask)
+        if vector is None or fold is Fold.COUNT:
+            return counts
+        folded = vector.fold_masked(fold, mask)
+        if fold is Fold.SUM:
+            return folded
+        empty = EMPTY[fold]
+        return [number if count else empty for number, count in zip(folded, counts, strict=True)]
+
+    def _count(self, mask: Mask | None) -> list[Number]:
+        if mask is not None:
+            return by_tile(np.add, mask, np.int64)
+        return [min(TILE_ROWS, self._rows - first) for first in range(0, self._rows, TILE_ROWS)]
+
+
+def by_tile(ufunc: np.ufunc, values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> list[Any]:
+    """The reduction of each tile's values."""
+    whole = len(values) - len(values) % TILE_ROWS
+    found: list[Any] = ufunc.reduce(values[:whole].reshape(-1, TILE_ROWS), axis=1, dtype=dtype).tolist()
+    if whole < len(values):
+        found.append(ufunc.reduce(values[whole:], dtype=dtype).item())
+    return found
 
 
 def fold_rows(fold: Fold, vector: Vector | None, rows: Rows) -> Number:

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from ladle.columns import from_numpy, to_numpy
 from ladle.plan.aggregate import Aggregate, Fold, Make, Output, Partial
 from ladle.plan.keys import INT64_MAX, INT64_MIN
-from ladle.stem.aggregates import Mask, Rows, Vector, count_rows, overflow
+from ladle.stem.aggregates import Vector, count_rows, overflow
+from ladle.stem.matches import Mask, Rows
 
 GROUPS_MAX = 65_536
 """With more groups than this there is little to share between rows, and the tree is larger than what it is for."""

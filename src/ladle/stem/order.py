@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ladle.stem.aggregates import TILE_ROWS, Mask
+from ladle.stem.aggregates import TILE_ROWS
+from ladle.stem.matches import Mask
 
 Part = tuple[int, int, Mask | None]
 """Rows of a segment: those from the first number to before the last, for which the mask holds if there is one."""

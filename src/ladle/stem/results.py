@@ -27,12 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ladle.archive.files import temporary_path
+from ladle.stem.matches import Ids, Matches
 from ladle.stem.tiles import TILE, WORDS, words_of
 
 _log = logging.getLogger(__name__)
 
-RowIds = npt.NDArray[np.intp]
-"""Row numbers as NumPy likes them best for taking."""
 Counts = npt.NDArray[np.uint16]
 Offsets = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
@@ -175,8 +174,16 @@ class Results:
     def covers(self, block: int) -> bool:
         return self._place(block) is not None
 
-    def rows(self, block: int, segment: int) -> RowIds | None:
+    def rows(self, block: int, segment: int) -> Ids | None:
         """Row ids of the block's matches in the segment (sorted), or None for all rows."""
+        found = self.matches(block, segment)
+        if found.numbers is not None:
+            return found.numbers
+        mask = found.mask
+        return None if mask is None else mask.nonzero()[0]
+
+    def matches(self, block: int, segment: int) -> Matches:
+        """The block's matches in the segment."""
         place = self._place(block)
         if place is None:
             raise KeyError(block)
@@ -185,12 +192,12 @@ class Results:
         rows = self._rows[segment]
         matched = sum(counts)
         if matched == rows:
-            return None
+            return Matches(rows)
         offsets = self._offsets[first:last, place].tolist()
         sizes = [TILE] * (len(counts) - 1) + [rows - TILE * (len(counts) - 1)]
         if all(count << 4 <= size for count, size in zip(counts, sizes, strict=True)):
-            return self._from_ids(counts, offsets, matched)
-        return self._from_bits(counts, offsets, sizes, rows).nonzero()[0]
+            return Matches(rows, numbers=self._from_ids(counts, offsets, matched))
+        return Matches(rows, bits=self._from_bits(counts, offsets, sizes, rows))
 
     def counts(self, block: int) -> npt.NDArray[np.int64]:
         """How many rows of each segment match."""
@@ -200,7 +207,7 @@ class Results:
         counts = self._counts[:, place].astype(np.int64)
         return np.add.reduceat(counts, self._first_tile[:-1]) if len(counts) else counts
 
-    def _from_ids(self, counts: list[int], offsets: list[int], matched: int) -> RowIds:
+    def _from_ids(self, counts: list[int], offsets: list[int], matched: int) -> Ids:
         """The rows of tiles that all have row ids."""
         ids = np.empty(matched, dtype=np.intp)
         if matched:
@@ -209,8 +216,8 @@ class Results:
             ids += np.arange(0, len(counts) * TILE, TILE).repeat(counts)
         return ids
 
-    def _from_bits(self, counts: list[int], offsets: list[int], sizes: list[int], rows: int) -> npt.NDArray[np.bool_]:
-        """Which rows match, of tiles of which some have bits."""
+    def _from_bits(self, counts: list[int], offsets: list[int], sizes: list[int], rows: int) -> npt.NDArray[np.uint8]:
+        """The bits of a segment, of whose tiles some have bits."""
         words = np.zeros(words_of(rows), dtype=np.uint64)
         sparse = []
         for number, (count, offset, size) in enumerate(zip(counts, offsets, sizes, strict=True)):
@@ -221,10 +228,13 @@ class Results:
                 words[at : at + WORDS] = self._words[offset : offset + words_of(size)]
             elif count:
                 sparse.append((number, self._ids[offset << 2 : (offset << 2) + count]))
-        mask = np.unpackbits(words.view(np.uint8), count=rows, bitorder="little").view(np.bool_)
+        bits = words.view(np.uint8)
         for number, ids in sparse:
-            mask[number * TILE :][ids] = True
-        return mask
+            tile = bits[number * TILE // 8 :][: TILE // 8]
+            mask = np.zeros(len(tile) * 8, dtype=np.bool_)
+            mask[ids] = True
+            tile[:] = np.packbits(mask, bitorder="little")
+        return bits
 
     def _place(self, block: int) -> int | None:
         at = bisect_left(self._covered, block)
