@@ -40,8 +40,9 @@ _ATTEMPTS = 4
 """Beyond this many, other threads with other snapshots take the tree away each time."""
 _PREPARED_MAX = 16_384
 
-_Fold = Callable[[int, Matches], Tiles | Groups]
-"""From a segment's number, and the rows of it that match."""
+_Vectors = Mapping[str, Vector]
+_Fold = Callable[[int, Matches, _Vectors], Tiles | Groups]
+"""From a segment's number, the rows of it that match, and its columns."""
 _GroupsKey = tuple[int, tuple[str, ...], tuple[str, ...]]
 _Combine = Callable[[list[Number]], Number]
 _TreeKey = tuple[int, str] | _GroupsKey
@@ -157,8 +158,7 @@ class Aggregates:
     def _one(self, ask: _Ask, reader: Reader) -> pa.Table | None:
         prepared = ask.prepared
 
-        def fold(at: int, matches: Matches) -> Tiles:
-            vectors = {name: _vector(ask, reader, at, name) for name in prepared.columns}
+        def fold(_: int, matches: Matches, vectors: _Vectors) -> Tiles:
             wanted = [
                 (name, fold, None if column is None else vectors[column]) for fold, name, column, *_ in prepared.folds
             ]
@@ -239,7 +239,7 @@ class Aggregates:
                 parts += [grouped(at, rows) for at, rows in cuts]
                 return grouping.answer(parts, ask.prepared.schema)
             try:
-                self._load(ask, reader, (), lambda at, matches: grouped(at, matches.between(0, matches.rows)))
+                self._load(ask, reader, (), lambda at, matches, _: grouped(at, matches.between(0, matches.rows)))
             except EvaluationError:
                 return None
         return None
@@ -297,26 +297,29 @@ class Aggregates:
         limit = self._store.settings.invoke_seconds_max
         deadline = time.monotonic() + limit
         time_column = ask.stream.schema.timestamp_column
+        wanted = sorted(ask.unknown | ask.lacking)
         with self._lock:
-            known = {at: self._kept.get(ask.layout.keys[at]) for at in ask.lacking}
-        columns = {at: Columns(of if isinstance(of, Columns) else None) for at, of in known.items()}
-        for at, loaded in columns.items():
-            if loaded.times is None:
-                (stamps,) = reader.columns(ask.stream, ask.layout.piece(at), (time_column,))
-                assert stamps.values is not None
-                loaded.times = Times(stamps.values)
+            known = {at: self._kept.get(ask.layout.keys[at]) for at in wanted}
+        pieces = [ask.layout.piece(at) for at in wanted]
+        columns: dict[int, Columns] = {}
+        folded: dict[int, Tiles | Groups] = {}
+        leaves: dict[int, Leaf] = {}
+        for at, (piece, matches) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
+            of = known[at]
+            loaded = Columns(of if isinstance(of, Columns) else None)
             for name in needed:
                 if name not in loaded.vectors:
                     loaded.vectors[name] = _vector(ask, reader, at, name)
-        wanted = sorted(ask.unknown | ask.lacking)
-        pieces = [ask.layout.piece(at) for at in wanted]
-        folded: dict[int, Tiles | Groups] = {}
-        leaves: dict[int, Leaf] = {}
-        for at, (_, matches) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
             # The tiles of one row's folds are needed at edges, too; of groups whole segments only.
             if at in ask.unknown or not ask.prepared.aggregate.groups:
-                folded[at] = fold(at, matches)
+                folded[at] = fold(at, matches, loaded.vectors)
+            # A segment wholly inside is folded once and for all: only those at the edges are kept.
             if at in ask.lacking:
+                if loaded.times is None:
+                    (stamps,) = reader.columns(ask.stream, piece, (time_column,))
+                    assert stamps.values is not None
+                    loaded.times = Times(stamps.values)
+                columns[at] = loaded
                 tiles = folded.get(at, {})
                 leaves[at] = Leaf(matches, {} if isinstance(tiles, Groups) else tiles)
             if time.monotonic() > deadline:
