@@ -6,6 +6,7 @@ PyArrow's own conversions import pandas to ask whether it is meant, which costs 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(contiguous)])
 
 
+@cache
 def _dtype(type_: pa.DataType) -> np.dtype[Any]:
     if pa.types.is_boolean(type_):
         return np.dtype(np.bool_)

@@ -11,7 +11,7 @@ import contextlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -227,20 +227,9 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def read_segment(
-    path: Path,
-    row_group: int,
-    columns: Sequence[str],
-    schema: pa.Schema,
-    *,
-    footer: pq.FileMetaData | None = None,
-) -> pa.Table:
+def read_segment(path: Path, row_group: int, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
     """One segment's columns, in the order asked; a column the file is older than comes back as NULLs."""
-
-    def read(file: pq.ParquetFile) -> pa.Table:
-        return _read_group(file, row_group, columns, schema)
-
-    return _with_file(path, read, footer=footer)
+    return _with_file(path, lambda file: _read_group(file, row_group, columns, schema))
 
 
 def read_file(path: Path, columns: Sequence[str], schema: pa.Schema) -> list[pa.Table]:
@@ -272,13 +261,18 @@ def _read_group(file: pq.ParquetFile, group: int, columns: Sequence[str], schema
     if not arrays:
         # A table without columns still knows how many rows it has.
         return pa.table({"": pa.nulls(rows)}).select([])
-    return pa.table(arrays, schema=pa.schema([schema.field(name) for name in columns])).combine_chunks()
+    return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))
 
 
-def _with_file(path: Path, read: Callable[[pq.ParquetFile], _T], *, footer: pq.FileMetaData | None = None) -> _T:
+def _with_file(path: Path, read: Callable[[pq.ParquetFile], _T]) -> _T:
+    with _telling_errors(path), pq.ParquetFile(str(path)) as file:
+        return read(file)
+
+
+@contextlib.contextmanager
+def _telling_errors(path: Path) -> Iterator[None]:
     try:
-        with pq.ParquetFile(str(path), metadata=footer) as file:
-            return read(file)
+        yield
     except OSError as error:
         raise storage_error(error, path, "read") from error
     except pa.ArrowInvalid as error:
@@ -323,13 +317,24 @@ def compact(
     )
 
 
+def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+class LastFile(threading.local):
+    """The file that a thread read last, still open: the next segment that it reads is likely one of that file."""
+
+    name: str | None = None
+    file: pq.ParquetFile | None = None
+
+
 class CachedColumn:
     """One decoded column of a segment, in one piece."""
 
     __slots__ = ("_ascending", "array", "nbytes", "values")
 
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        self.array: pa.Array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
         # Arrow's own sum takes longer: it asks what of each buffer is used, and here all is.
         self.nbytes: int = sum(buffer.size for buffer in self.array.buffers() if buffer is not None)
         self.values: npt.NDArray[Any] | None = None
@@ -351,10 +356,15 @@ class CachedColumn:
         return self._ascending
 
 
+_ONCE_MAX = 1 << 16
+
+
 class SegmentCache:
     """Decoded columns, kept while there is room; those not used for longest go first.
 
-    Thread-safe. Files are known by their names, which are unique in a warehouse.
+    A scan that looks at much for little (`once`) does not fill it: what such scans read is kept from the second time
+    on, and until then its memory is used again for the next segment. Thread-safe. Files are known by their names, which
+    are unique in a warehouse.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -363,12 +373,22 @@ class SegmentCache:
         self._columns: OrderedDict[tuple[str, int, str], CachedColumn] = OrderedDict()
         self._by_file: dict[str, set[tuple[int, str]]] = {}
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._once: OrderedDict[tuple[str, int, str], None] = OrderedDict()
+        """What was read, and not kept."""
         self.bytes = 0
         self.hits = 0
         self.misses = 0
 
     def columns(
-        self, directory: str | Path, name: str, row_group: int, columns: Sequence[str], schema: pa.Schema
+        self,
+        directory: str | Path,
+        name: str,
+        row_group: int,
+        columns: Sequence[str],
+        schema: pa.Schema,
+        *,
+        once: bool = False,
+        last: LastFile | None = None,
     ) -> list[CachedColumn]:
         """One segment's columns, one by one."""
         with self._lock:
@@ -383,11 +403,13 @@ class SegmentCache:
             return found  # type: ignore[return-value]
         # Read outside the lock: two threads may read the same segment, none waits for another's disk.
         path = Path(directory) / name
-        table = read_segment(path, row_group, missing, schema, footer=self._footer(path, name))
-        read = {column: CachedColumn(table.column(column)) for column in missing}
+        with _telling_errors(path):
+            table = _read_group(self._open(path, name, last), row_group, missing, schema)
+        read = {column: CachedColumn(_in_one_piece(table.column(column))) for column in missing}
         with self._lock:
             for column in missing:
-                self._keep(name, row_group, column, read[column])
+                if not once or self._is_known(name, row_group, column):
+                    self._keep(name, row_group, column, read[column])
         return [read[column] if known is None else known for column, known in zip(columns, found, strict=True)]
 
     def drop(self, name: str) -> None:
@@ -396,6 +418,17 @@ class SegmentCache:
             self._footers.pop(name, None)
             for row_group, column in self._by_file.pop(name, set()):
                 self.bytes -= self._columns.pop((name, row_group, column)).nbytes
+
+    def _is_known(self, name: str, row_group: int, column: str) -> bool:
+        """Whether it was read before, and not kept; if not, that is remembered."""
+        key = (name, row_group, column)
+        if key in self._once:
+            del self._once[key]
+            return True
+        self._once[key] = None
+        if len(self._once) > _ONCE_MAX:
+            self._once.popitem(last=False)
+        return False
 
     def _keep(self, name: str, row_group: int, column: str, values: CachedColumn) -> None:
         key = (name, row_group, column)
@@ -411,6 +444,14 @@ class SegmentCache:
             keys.discard((old_group, old_column))
             if not keys:
                 del self._by_file[old_name]
+
+    def _open(self, path: Path, name: str, last: LastFile | None) -> pq.ParquetFile:
+        if last is not None and last.name == name and last.file is not None:
+            return last.file
+        file = pq.ParquetFile(str(path), metadata=self._footer(path, name))
+        if last is not None:
+            last.name, last.file = name, file
+        return file
 
     def _footer(self, path: Path, name: str) -> pq.FileMetaData:
         """Parsed once, though a compacted file is read segment by segment."""

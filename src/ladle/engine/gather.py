@@ -31,8 +31,16 @@ class Pick(NamedTuple):
     def values(self, column: CachedColumn) -> pa.Array:
         """The rows' values of a column of the segment."""
         if self.numbers is None:
-            return column.array.slice(self.start, self.stop - self.start)
-        return column.array.take(from_numpy(self.numbers))
+            whole = self.stop - self.start == len(column.array)
+            return column.array if whole else column.array.slice(self.start, self.stop - self.start)
+        if column.values is None:
+            return column.array.take(from_numpy(self.numbers))
+        taken = column.values.take(self.numbers)
+        return pa.Array.from_buffers(column.array.type, len(taken), [None, pa.py_buffer(taken)])
+
+    def gathered(self) -> Pick:
+        """The same with columns that have these rows alone, so that the segment's can be let go of."""
+        return Pick([CachedColumn(self.values(column)) for column in self.columns], None, 0, self.rows)
 
     def narrowed(self, mask: npt.NDArray[np.bool_]) -> Pick:
         """Those of the rows for which the mask holds, without columns."""

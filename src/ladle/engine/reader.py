@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.archive.segments import CachedColumn
+from ladle.archive.segments import CachedColumn, LastFile
 from ladle.catalog import Catalog, StreamState
 from ladle.columns import from_numpy, to_numpy
 from ladle.engine.gather import Numbers, Pick, collect
@@ -28,6 +28,8 @@ from ladle.stem.match import inside, satisfying, split
 from ladle.stem.matches import Matches
 
 _ROWS_PER_EVALUATION = 1 << 20
+_FEW = 4
+"""When one row of so many is wanted, they are taken out at once."""
 
 _R = TypeVar("_R")
 _readers: ThreadPoolExecutor | None = None
@@ -45,6 +47,7 @@ class Reader:
         self._wall_us = wall_us
         self._kinds: dict[int, tuple[Indices, list[BlockSet]]] = {}
         self._layouts: dict[int, Layout] = {}
+        self._last = LastFile()
 
     def extent(self, scan: Scan, now_us: int) -> Extent:
         """The scan's window at NOW, cut to what the stream retains."""
@@ -115,10 +118,13 @@ class Reader:
                 _, pick = next(picked)
                 yield piece, Matches.of(pick.numbers, piece.rows)
 
-    def columns(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> list[CachedColumn]:
-        """Columns of a whole segment, from the cache."""
-        directory = self._store.directory(stream)
-        return self._store.cache.columns(directory, piece.file.name, piece.row_group, names, stream.schema.arrow)
+    def columns(
+        self, stream: StreamState, piece: Piece, names: tuple[str, ...], *, once: bool = False
+    ) -> list[CachedColumn]:
+        """Columns of a whole segment, from the cache; `once` when they are looked at for a few rows."""
+        directory, schema = self._store.directory(stream), stream.schema.arrow
+        name, group, last = piece.file.name, piece.row_group, self._last
+        return self._store.cache.columns(directory, name, group, names, schema, once=once, last=last)
 
     def segment(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> pa.Table:
         """The same as a table."""
@@ -199,14 +205,12 @@ class Reader:
         """Rows of uncovered segments: compared segment by segment, and what only DuckDB can tell in one go for all."""
         compared, others = split(block)
         wanted = () if others else columns
-        together = tuple(dict.fromkeys((*compared, *wanted)))
         found: list[bool] = []
 
         def compare(piece: Piece) -> Pick:
             # Where every segment had rows so far, the next will: its columns are read in one go.
-            if len(found) > 1 and all(found):
-                self.columns(stream, piece, together)
-            pick = self._compare(stream, piece, extent, compared, wanted)
+            together = len(found) > 1 and all(found)
+            pick = self._compare(stream, piece, extent, compared, wanted, together)
             found.append(pick.rows > 0)
             return pick
 
@@ -217,19 +221,34 @@ class Reader:
         yield from zip(pieces, picks, strict=True)
 
     def _compare(
-        self, stream: StreamState, piece: Piece, extent: Extent, compared: dict[str, Ranges], columns: tuple[str, ...]
+        self,
+        stream: StreamState,
+        piece: Piece,
+        extent: Extent,
+        compared: dict[str, Ranges],
+        columns: tuple[str, ...],
+        together: bool,
     ) -> Pick:
         """The rows of a segment that are in the window and in all ranges."""
-        pick = self._cut(stream, piece, None, extent, tuple(compared))
+        pick = self._cut(stream, piece, None, extent, ())
         if not pick.rows:
             return pick
+        names = tuple(dict.fromkeys((*compared, *columns))) if together else tuple(compared)
+        read = dict(zip(names, self.columns(stream, piece, names, once=True), strict=True))
         matched: Mask | None = None
-        for column, ranges in zip(pick.columns, compared.values(), strict=True):
-            part = inside(pick.values(column), ranges)
+        for name, ranges in compared.items():
+            part = inside(pick.values(read[name]), ranges)
             matched = part if matched is None else np.logical_and(matched, part, out=matched)
             if not matched.any():
                 break
-        return self._with_columns(stream, piece, pick if matched is None else pick.narrowed(matched), columns)
+        if matched is not None:
+            pick = pick.narrowed(matched)
+        if not pick.rows or not columns:
+            return pick
+        missing = tuple(name for name in columns if name not in read)
+        read.update(zip(missing, self.columns(stream, piece, missing, once=True), strict=True))
+        pick = pick._replace(columns=[read[name] for name in columns])
+        return pick.gathered() if pick.rows * _FEW <= piece.rows else pick
 
     def _satisfying(
         self, stream: StreamState, factors: list[Factor], pieces: list[Piece], picks: list[Pick]
