@@ -178,12 +178,13 @@ class Aggregates:
 
     def _numbers(self, ask: _Ask) -> list[Number] | None:
         """The window's partials; None when something is lacking, which then stands in `ask`."""
-        cuts = [cut for at, skip in ask.edges if (cut := self._cut(ask, at, skip)) is not None]
+        edges = [self._edge(ask, at, ask.prepared.needed) for at, _ in ask.edges]
         wholes: list[list[Number]] = []
         for _, name, _, combine, empty in ask.prepared.folds:
             wholes.append([empty, *self._nodes(ask, (ask.block_id, name), combine)])
         if ask.unknown or ask.lacking:
             return None
+        cuts = [self._cut(ask, at, skip, *edge) for (at, skip), edge in zip(ask.edges, edges, strict=True) if edge]
         numbers: list[Number] = []
         for parts, (fold, name, column, combine, _) in zip(wholes, ask.prepared.folds, strict=True):
             for leaf, columns, whole, pieces in cuts:
@@ -200,12 +201,10 @@ class Aggregates:
             numbers.append(combine(parts))
         return numbers
 
-    def _cut(self, ask: _Ask, at: int, skip: int) -> tuple[Leaf, Columns, Sequence[int], list[Rows]] | None:
+    def _cut(
+        self, ask: _Ask, at: int, skip: int, leaf: Leaf, columns: Columns
+    ) -> tuple[Leaf, Columns, Sequence[int], list[Rows]]:
         """A segment at an edge: the tiles wholly inside, and the rows inside of those that are not."""
-        edge = self._edge(ask, at, ask.prepared.needed)
-        if edge is None:
-            return None
-        leaf, columns = edge
         known = ask.cut.tiles.get(at)
         if known is None:
             if columns.times is None:

@@ -28,6 +28,8 @@ from ladle.stem.match import inside, satisfying, split
 from ladle.stem.matches import Matches
 
 _ROWS_PER_EVALUATION = 1 << 20
+_SEGMENTS_SIDE_BY_SIDE_MIN = 4
+"""Fewer are mostly cached, and then read sooner than another thread begins."""
 _FEW = 4
 """When one row of so many is wanted, they are taken out at once."""
 
@@ -346,7 +348,7 @@ class Reader:
 
 def _side_by_side(call: Callable[..., _R], *arguments: Sequence[Any]) -> list[_R]:
     """Call with each argument, on all cores: segments are read and decoded outside Python's lock."""
-    if len(arguments[0]) < 2:
+    if len(arguments[0]) < _SEGMENTS_SIDE_BY_SIDE_MIN:
         return [call(*each) for each in zip(*arguments, strict=True)]
     global _readers  # noqa: PLW0603 -- made on first need, and then for good
     if _readers is None:

@@ -183,17 +183,15 @@ class Vector:
     def fold_masked(self, fold: Fold, mask: Mask | None) -> list[Any]:
         """Over the rows of each tile for which the mask holds; None: over all. What nothing folds to is any number."""
         assert self.keys is not None
-        keys = self.keys
         match fold:
             case Fold.MIN:
-                return by_tile(np.minimum, keys if mask is None else np.where(mask, keys, np.iinfo(keys.dtype).max))
+                return by_tile(np.minimum, _masked(self.keys, mask, np.iinfo(self.keys.dtype).max))
             case Fold.MAX:
-                return by_tile(np.maximum, keys if mask is None else np.where(mask, keys, np.iinfo(keys.dtype).min))
+                return by_tile(np.maximum, _masked(self.keys, mask, np.iinfo(self.keys.dtype).min))
             case _ if self.numbers is not None:
                 with np.errstate(all="ignore"):
                     return by_tile(np.add, self.numbers if mask is None else np.where(mask, self.numbers, 0.0))
-        if mask is not None:
-            keys = keys * mask
+        keys = _masked(self.keys, mask, 0)
         if self.most * TILE_ROWS < 1 << 63:
             return by_tile(np.add, keys, np.int64)
         return exact_sums(keys, np.arange(0, len(keys), TILE_ROWS), self.most * TILE_ROWS)
@@ -296,8 +294,20 @@ class _ByMask:
 
     def _count(self, mask: Mask | None) -> list[Number]:
         if mask is not None:
-            return by_tile(np.add, mask, np.int64)
+            return [int(np.count_nonzero(mask[first : first + TILE_ROWS])) for first in range(0, self._rows, TILE_ROWS)]
         return [min(TILE_ROWS, self._rows - first) for first in range(0, self._rows, TILE_ROWS)]
+
+
+def _masked(keys: Keys, mask: Mask | None, other: int) -> Keys:
+    """The keys where the mask holds, and the other number elsewhere; without branches, which `where` has."""
+    if mask is None:
+        return keys
+    ones = np.negative(mask.view(np.int8)).astype(keys.dtype)  # every bit where the mask holds
+    if not other:
+        return np.bitwise_and(keys, ones, out=ones)
+    flip = keys.dtype.type(other)
+    masked = np.bitwise_and(keys ^ flip, ones, out=ones)
+    return np.bitwise_xor(masked, flip, out=masked)
 
 
 def by_tile(ufunc: np.ufunc, values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> list[Any]:
