@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, at, eventually, ticks, values
 
+from ladle.archive.files import temporary_path
 from ladle.archive.segments import DataFile, Segment, read_epochs
 from ladle.catalog import Segments
 from ladle.clock import ManualClock
@@ -272,6 +273,19 @@ def test_an_epoch_in_flight_is_not_an_orphan(open_db: Open, monkeypatch: pytest.
         db.push("ticks", ticks([second + 1]), wait=True)
     assert values(db.invoke("q")) == [1, 2, 3]
     assert archive(db) == live(db)
+
+
+def test_a_query_set_that_is_being_written_stays(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.register("SELECT n FROM ticks WHERE n > 1", name="q")
+    db.push("ticks", ticks(range(3)), wait=True)
+    (page,) = (db.path / "derived" / "querysets").iterdir()
+    half = temporary_path(page)
+    half.write_bytes(b"half")
+    db.unregister("q")
+    db.maintain()
+    assert half.exists()
 
 
 def test_a_commit_in_the_middle_of_the_look_for_orphans(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ class Maintenance:
                 if useless[pair]:
                     coverage.remove(data_file, name)
         live_sets = {f"{stream.id}-" for stream in catalog.streams.values()}
-        for path in (self._store.warehouse.derived / "querysets").glob("*"):
+        for path in (self._store.warehouse.derived / "querysets").glob("*.page"):  # and none that is being written
             stale = _age_seconds(path) > _QUERY_SET_SECONDS
             if stale or not any(path.name.startswith(prefix) for prefix in live_sets):
                 path.unlink(missing_ok=True)
