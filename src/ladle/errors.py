@@ -75,6 +75,12 @@ class EvaluationError(LadleError):
     code = "evaluation"
 
 
+class Gone(LadleError):
+    """What is asked for was there, and is beyond retention."""
+
+    code = "gone"
+
+
 class InvocationTimeout(LadleError):
     """An answer took longer than `invoke_seconds_max`."""
 

@@ -75,6 +75,8 @@ class StreamState:
     batches: Mapping[str, int] = field(default_factory=dict)
     """The last batch of each source that was committed."""
     quarantine: StreamState | None = None
+    forgotten: int = 0
+    """The last epoch of which retention removed a file."""
 
     @property
     def event_time(self) -> bool:
@@ -116,7 +118,9 @@ class StreamState:
         first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
         kept = [file for file in self.files[first:] if file.name not in removed]
         files = [*self.files[:first], *(added if first < len(self.files) else ()), *kept]
-        return replace(self, files=tuple(files), segments=Segments.of(files))
+        forgotten = max((file.epoch_last for file in self.files if not added and file.name in removed), default=0)
+        forgotten = max(self.forgotten, forgotten)
+        return replace(self, files=tuple(files), segments=Segments.of(files), forgotten=forgotten)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -131,6 +135,7 @@ class StreamState:
             "epochs": self.epochs,
             "batches": dict(self.batches),
             "quarantine": None if self.quarantine is None else self.quarantine.to_json(),
+            "forgotten": self.forgotten,
         }
 
     @staticmethod

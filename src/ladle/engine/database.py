@@ -21,6 +21,7 @@ from ladle.engine.analysis import analysed
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
+from ladle.engine.changes import Changes
 from ladle.engine.definitions import Definitions, base_stream, mode_of, still_holds
 from ladle.engine.explain import explain_plan, explain_query
 from ladle.engine.functions import FunctionMaker, Functions
@@ -78,6 +79,7 @@ class Database(FunctionMaker):
         self._auto = Auto(self._store)
         self._ingest = Ingest(self._store, self._get_pipeline, self._auto)
         self._invoker = Invoker(self._store, self._get_pipeline)
+        self._changes = Changes(self._store)
         self._backfill = Backfill(self._store, self._ingest, self._get_pipeline)
         self._maintenance = Maintenance(self._store, self._ingest, self._auto)
         self._background = Background(
@@ -333,6 +335,14 @@ class Database(FunctionMaker):
             answer = self._invoker.answer(state.plan, catalog, now=moment, kept=kept, keep_nothing=keep_nothing)
         self._background.answered(state, answer.table)
         return answer
+
+    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[Answer | None, int]:
+        """What the first epoch after `since` that adds rows to a query's answer adds, and the epoch to go on from.
+
+        None when no epoch does within the time. Without `since`, only epochs to come count. `Query.subscribe` is this
+        in a loop.
+        """
+        return self._changes.next(name, since, seconds)
 
     def explain(self, text: str) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT."""

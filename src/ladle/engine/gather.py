@@ -38,6 +38,12 @@ class Pick(NamedTuple):
         taken = column.values.take(self.numbers)
         return pa.Array.from_buffers(column.array.type, len(taken), [None, pa.py_buffer(taken)])
 
+    def until(self, row: int) -> Pick:
+        """Those of the rows before that one."""
+        if self.numbers is None:
+            return self._replace(stop=max(min(self.stop, row), self.start))
+        return self._replace(numbers=self.numbers[: self.numbers.searchsorted(row)])
+
     def gathered(self) -> Pick:
         """The same with columns that have these rows alone, so that the segment's can be let go of."""
         return Pick([CachedColumn(self.values(column)) for column in self.columns], None, 0, self.rows)

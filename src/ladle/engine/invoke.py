@@ -60,7 +60,7 @@ class Invoker:
             table,
             catalog.epoch,
             to_datetime(now_us),
-            tuple(_resolved(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True)),
+            tuple(resolved(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True)),
             time.perf_counter() - started,
         )
 
@@ -121,7 +121,8 @@ def clock_of(names: Iterable[str], catalog: Catalog, wall_us: int) -> int:
     return min(clocks, default=wall_us)
 
 
-def _resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
+def resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
+    """A scan's window for people."""
     rows = scan.window.rows if isinstance(scan.window, RowsWindow) else None
     return _resolved_window(scan.block.stream, extent, rows)
 

@@ -6,6 +6,7 @@ PSoup section 3.3. Segments wholly inside the window need no look at their times
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -90,6 +91,26 @@ class Reader:
         """The scan's rows in arrival order."""
         picks = [pick for _, pick in self._picks(scan.block, extent, self.pieces(scan, extent), scan.columns)]
         return collect(picks, self._stream(scan.block).schema.select(scan.columns))
+
+    def read_arrivals(self, scan: Scan, extent: Extent, last_row: int) -> pa.Table:
+        """The scan's rows that arrived before row `last_row` of the stream, in arrival order."""
+        stream = self._stream(scan.block)
+        layout = self._layout(stream)
+        cut = layout.cut(extent)
+        starts = [layout.order.ends[at] - int(layout.segments.rows[at]) for at in cut.numbers]
+        count = bisect_left(starts, last_row)
+        picks = []
+        # Without columns first: rows are known by their numbers until the last ones are cut off.
+        for start, (piece, pick) in zip(starts, self._picks(scan.block, extent, cut.pieces[:count], ()), strict=False):
+            picks.append(self._with_columns(stream, piece, pick.until(last_row - start), scan.columns))
+        return collect(picks, stream.schema.select(scan.columns))
+
+    def times(self, stream: StreamState, file: int) -> Indices:
+        """The timestamps of a stream's file, by its number."""
+        layout = self._layout(stream)
+        column = (stream.schema.timestamp_column,)
+        groups = np.flatnonzero(layout.segments.file == file).tolist()
+        return np.concatenate([self.columns(stream, layout.piece(at), column, once=True)[0].values for at in groups])
 
     def empty(self, scan: Scan) -> pa.Table:
         return self._stream(scan.block).schema.select(scan.columns).empty_table()

@@ -212,6 +212,8 @@ class _Start:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             settings |= {"spark.sql.shuffle.partitions": str(os.cpu_count() or 2)}
             settings |= {"spark.python.daemon.module": "ladle.pipeline.daemon"}
+            # Over TCP the two sides of a task wait 40 ms for each other's acknowledgements.
+            settings |= {"spark.python.unix.domain.socket.enabled": "true"}
         else:
             # An executor with a task that can't be stopped is replaced.
             settings |= {"spark.task.reaper.enabled": "true", "spark.task.reaper.killTimeout": "10s"}

@@ -100,6 +100,11 @@ class SocketServer:
                 now = request["now"] and datetime.fromisoformat(request["now"])
                 answer = db.invoke(request["name"], now=now)
                 return {"answers": [wire.answer_to_json(answer)]}, [answer.table]
+            case "changes":
+                change, epoch = db.changes(request["name"], since=request["since"], seconds=request["seconds"])
+                answers = [] if change is None else [change]
+                told = {"answers": [wire.answer_to_json(each) for each in answers], "epoch": epoch}
+                return told, [each.table for each in answers]
             case "register":
                 how = {key: request[key] for key in ("materialize", "if_not_exists", "replace") if key in request}
                 db.register_many(request["queries"], **how)
