@@ -43,6 +43,27 @@ def command(warehouse: Path, *argv: str, text: str | None = None) -> subprocess.
     )
 
 
+def test_a_subscription_shows_rows_as_they_come(db: Database, warehouse: Path) -> None:
+    argv = [sys.executable, "-m", "ladle.cli", "sql", "-w", str(warehouse), "--format", "json"]
+    with heeding_interrupts():
+        process = subprocess.Popen([*argv, "-c", "SUBSCRIBE dear SINCE 0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"symbol": "IBM"}
+        db.push("trades", [{"symbol": "T", "price": 21.5}], wait=True)
+        db.push("trades", [{"symbol": "GS", "price": 498.0}], wait=True)
+        assert json.loads(process.stdout.readline()) == {"symbol": "GS"}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stdout.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+    wrong = command(warehouse, "sql", "-c", "SUBSCRIBE dear SINCE yesterday")
+    assert wrong.returncode == 1
+    assert "the number of an epoch" in wrong.stderr
+
+
 def test_commands_work_through_the_process_that_writes(db: Database, warehouse: Path) -> None:
     registered = command(warehouse, "register", "cheap", "SELECT symbol FROM trades WHERE price < 100")
     assert registered.returncode == 0, registered.stderr

@@ -83,6 +83,7 @@ STATEMENT_HEADINGS = {
     "Insert": "## INSERT",
     "ExplainSelect": "## EXPLAIN",
     "ExplainQuery": "## EXPLAIN",
+    "Subscribe": "### SUBSCRIBE",
 }
 
 
@@ -149,6 +150,22 @@ def test_the_shell_names_only_statements_that_exist() -> None:
     headings = re.findall(r"^##+ (.*)$", SQL, re.M)
     for statement in named:
         assert any(heading.startswith(statement.split(" INTO")[0]) for heading in headings), statement
+
+
+def test_the_subscription_of_the_documentation_does_what_it_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = re.search(r"```python\n(.*?)```", PYTHON.partition("## Subscriptions")[2], re.S)
+    assert example is not None
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (size INT)")
+        db.register("SELECT size FROM trades WHERE size > 9", name="large")
+        db.push("trades", [{"size": 10}, {"size": 1}], wait=True)
+        names: dict[str, Any] = {"db": db}
+        exec(compile(example[1], "example.py", "exec"), names)
+        assert capsys.readouterr().out == "1 [{'size': 10}]\n"
+        db.push("trades", [{"size": 11}], wait=True)
+        assert names["again"].next(0.0).to_pylist() == [{"size": 11}]
 
 
 def test_the_functions_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:

@@ -124,6 +124,23 @@ def test_all_of_a_database_through_another_process(remote: RemoteDatabase) -> No
     assert [query.name for query in remote.queries()] == ["a"]
 
 
+def test_a_subscription_through_another_process(remote: RemoteDatabase) -> None:
+    q = remote.register("SELECT n FROM ticks WHERE n > 1", name="q")
+    first = remote.push("ticks", ticks(1, 2), wait=True)
+    with q.subscribe(since=0) as changes, q.subscribe() as later:
+        change = changes.next(0.0)
+        assert change is not None
+        assert (change.epoch, values(change), change.now) == (first, [2], at(2))
+        assert changes.next(0.0) is None
+        remote.push("ticks", ticks(3), wait=True)
+        for each in (changes, later):
+            change = each.next(5.0)
+            assert change is not None
+            assert values(change) == [3]
+    with pytest.raises(UnknownName):
+        remote.changes("nope")
+
+
 def test_functions_through_another_process(remote: RemoteDatabase) -> None:
     @remote.create_function(arguments=["INT"], returns="BOOLEAN")
     def odd(n: pa.Array) -> pa.Array:

@@ -7,6 +7,7 @@ W1 or W1s compares its counts per query and over all tuples with DuckDB's, and f
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -81,6 +82,9 @@ def measure(scratch: Path, sizes: Sizes, parts: Sequence[str]) -> list[Bar]:
         bars = []
         for name in parts:
             steps.step(name)
+            # What the part before it left to be cleaned up is not done beside its measurement.
+            db.maintain()
+            gc.collect()
             bars += PARTS[name].measure(rig)
     return bars
 

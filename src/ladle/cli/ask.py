@@ -17,7 +17,7 @@ from ladle.errors import LadleError, Position
 if TYPE_CHECKING:
     from ladle.answer import Answer
 
-_READS = frozenset({"SELECT", "WITH", "VALUES", "(", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"})
+_READS = frozenset({"SELECT", "WITH", "VALUES", "(", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SUBSCRIBE"})
 """First words of statements that change nothing: a script of these alone needs no right to write."""
 
 _WRITES = frozenset({"CREATE", "ALTER", "DROP", "INSERT"})
@@ -133,6 +133,7 @@ def _print_answers(args: argparse.Namespace, text: str, *, read_only: bool, crea
             if number and args.format == "table":
                 sys.stdout.write("\n")
             write_answer(answer, form=args.format, rows_max=args.rows)
+            sys.stdout.flush()  # the next may be long in coming
 
 
 def _split(text: str) -> list[str]:
@@ -148,13 +149,27 @@ def run_script(db: Any, text: str) -> Iterator[Answer]:
         begin = text.index(statement, end)
         end = begin + len(statement)
         try:
-            with patience("running"):
-                answer = db.sql(statement)
+            if statement.split(None, 1)[0].upper() == "SUBSCRIBE":
+                yield from _subscribed(db, statement)
+            else:
+                with patience("running"):
+                    answer = db.sql(statement)
+                yield answer
         except LadleError as error:
             if error.position is not None:
                 error.position = _moved(error.position, text[:begin])
             raise
-        yield answer
+
+
+def _subscribed(db: Any, statement: str) -> Iterator[Answer]:
+    """The changes of a query as they come, until Ctrl-C."""
+    from ladle.sql import subscription
+
+    asked = subscription(statement)
+    assert asked is not None, "the word says so"
+    name, since = asked
+    with db.query(name).subscribe(since=since) as changes:
+        yield from changes
 
 
 def _moved(position: Position, before: str) -> Position:

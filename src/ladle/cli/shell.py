@@ -39,8 +39,8 @@ KEYWORDS = (
     "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FOREVER", "FROM", "FUNCTION", "FUNCTIONS", "GROUP",
     "HAVING", "HOUR", "HOURS", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LANGUAGE", "LIKE", "LIMIT",
     "MAX", "MINUTE", "MINUTES", "NOT", "NOW", "NULL", "OR", "ORDER", "PYTHON", "QUERIES", "QUERY",
-    "RANGE", "REPLACE", "RETAIN", "RETURNS", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "STREAM", "STREAMS",
-    "THEN", "TIMESTAMP", "TRUE", "UNION", "VALUES", "WHEN", "WHERE", "WITH",
+    "RANGE", "REPLACE", "RETAIN", "RETURNS", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "SINCE", "STREAM",
+    "STREAMS", "SUBSCRIBE", "THEN", "TIMESTAMP", "TRUE", "UNION", "VALUES", "WHEN", "WHERE", "WITH",
 )
 FUNCTIONS = (
     "avg", "coalesce", "count", "date_trunc", "lower", "max", "min", "round", "sum", "upper",
@@ -58,7 +58,7 @@ HELP = r"""A statement ends with a semicolon and may span lines.
   \queries      the standing queries    \?        this help
   \status       rates, sources, epochs  \q        leave (also Ctrl-D)
 Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE QUERY, DROP QUERY,
-SHOW QUERIES, CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, SELECT, INSERT INTO, EXPLAIN.  Example:
+SHOW QUERIES, CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, SELECT, INSERT INTO, EXPLAIN, SUBSCRIBE.  Example:
   SELECT symbol, max(price) FROM trades GROUP BY symbol BEGIN NOW - INTERVAL 1 MINUTE END NOW;"""
 
 

@@ -296,13 +296,11 @@ class Database(FunctionMaker):
     ) -> bool:
         """Let plans stand that were bound to a catalog; whether that changed anything."""
         self._require_writable()
-        limit = self._store.settings.invoke_seconds_max
+        seconds = self._store.settings.invoke_seconds_max
+        # A name that is taken is refused or kept, whatever Spark would say.
+        shown = {name for name in plans if replace or not bound_to.query(name)}
         known = {
-            # A name that is taken is refused or kept, whatever Spark would say.
-            name: (
-                analysed(plan, bound_to, self._get_pipeline, limit) if replace or not bound_to.query(name) else plan,
-                mode,
-            )
+            name: (analysed(plan, bound_to, self._get_pipeline, seconds) if name in shown else plan, mode)
             for name, (plan, mode) in plans.items()
         }
         return self._definitions.register(known, bound_to, if_not_exists=if_not_exists, replace=replace)
@@ -337,11 +335,7 @@ class Database(FunctionMaker):
         return answer
 
     def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[Answer | None, int]:
-        """What the first epoch after `since` that adds rows to a query's answer adds, and the epoch to go on from.
-
-        None when no epoch does within the time. Without `since`, only epochs to come count. `Query.subscribe` is this
-        in a loop.
-        """
+        """What the next epoch adds to a query's answer, if one does in time, and where to go on: `Query.subscribe`."""
         return self._changes.next(name, since, seconds)
 
     def explain(self, text: str) -> str:

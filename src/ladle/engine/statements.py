@@ -15,7 +15,7 @@ from ladle.catalog import Catalog
 from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
 from ladle.engine.source import define_in_sql
-from ladle.errors import TypeMismatch, unknown
+from ladle.errors import TypeMismatch, Unsupported, unknown
 from ladle.schema import ARRIVAL, StreamSchema, type_name
 from ladle.sql.statements import (
     AddColumn,
@@ -36,6 +36,7 @@ from ladle.sql.statements import (
     ShowQueries,
     ShowStreams,
     Statement,
+    Subscribe,
 )
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def run_statement(db: Database, text: str) -> Answer:
             if catalog.query(name) is None:
                 raise unknown("query", name, catalog.query_names())
             return _text(db, lambda: db.explain(name))
+        case Subscribe(name, _):
+            raise Unsupported(
+                "SUBSCRIBE goes on for as long as somebody listens, so it has no answer.",
+                hint=f"in Python db.query('{name}').subscribe(), at the command line ladle sql -c 'SUBSCRIBE {name}'",
+            )
 
 
 def _create_query(db: Database, create: CreateQuery, catalog: Catalog) -> Answer:

@@ -1,6 +1,7 @@
 """Text to statements to bound plans. Only here is sqlglot known; trees of it never leave this package.
 
-`parse` and `parse_one` take any statement, `bind` a SELECT; `split_script` and `is_complete` are for shells.
+`parse` and `parse_one` take any statement, `bind` a SELECT; `split_script`, `is_complete` and `subscription` are for
+shells.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from ladle.sql.statements import Statement
 if TYPE_CHECKING:
     from ladle.sql.templates import Templates
 
-__all__ = ["bind", "check_function_name", "is_complete", "parse", "parse_one", "parse_type", "split_script"]
+__all__ = [
+    "bind",
+    "check_function_name",
+    "is_complete",
+    "parse",
+    "parse_one",
+    "parse_type",
+    "split_script",
+    "subscription",
+]
 
 
 def parse(text: str, names: Names) -> list[Statement]:
@@ -34,6 +44,18 @@ def parse_one(text: str, names: Names) -> Statement:
     from ladle.sql.script import only_chunk
 
     return lower(only_chunk(text), names)
+
+
+def subscription(text: str) -> tuple[str, int | None] | None:
+    """The query that a statement subscribes to, and since which epoch; None for other statements."""
+    from ladle.sql.dialect import SubscribeDraft
+    from ladle.sql.script import draft, only_chunk
+
+    match draft(only_chunk(text)):
+        case SubscribeDraft(name, since):
+            return name.name, since
+        case _:
+            return None
 
 
 def bind(text: str, names: Names) -> Plan:

@@ -21,7 +21,7 @@ from ladle.sql.statements import Materialize
 
 STATEMENTS = (
     "SELECT, EXPLAIN, INSERT INTO, CREATE STREAM, ALTER STREAM, DROP STREAM, CREATE QUERY, DROP QUERY, "
-    "CREATE FUNCTION, DROP FUNCTION, SHOW STREAMS, SHOW QUERIES, SHOW FUNCTIONS, DESCRIBE"
+    "CREATE FUNCTION, DROP FUNCTION, SHOW STREAMS, SHOW QUERIES, SHOW FUNCTIONS, DESCRIBE, SUBSCRIBE"
 )
 
 
@@ -133,6 +133,12 @@ class ExplainSelectDraft:
 
 
 @dataclass(frozen=True)
+class SubscribeDraft:
+    name: exp.Identifier
+    since: int | None
+
+
+@dataclass(frozen=True)
 class ExplainQueryDraft:
     name: exp.Identifier
 
@@ -150,6 +156,7 @@ Draft = (
     | InsertDraft
     | ExplainSelectDraft
     | ExplainQueryDraft
+    | SubscribeDraft
 )
 
 # Functions whose arguments have a grammar of their own; every other call is parsed as name and arguments.
@@ -243,9 +250,17 @@ class LadleParser(SparkParser):
             return ExplainSelectDraft(self._query())
         if self._match_text_seq("INSERT"):
             return self._parse_insert_draft()
+        if self._match_text_seq("SUBSCRIBE"):
+            name = self._name("the name of a query")
+            return SubscribeDraft(name, self._since() if self._match_text_seq("SINCE") else None)
         if self._curr.token_type in _QUERY_TOKENS:
             return SelectDraft(self._query())
         return self._refuse(f"one of {STATEMENTS}")
+
+    def _since(self) -> int:
+        if not self._match(TokenType.NUMBER) or not self._prev.text.isdigit():
+            self.raise_error("Expected the number of an epoch")
+        return int(self._prev.text)
 
     def _refuse(self, expected: str) -> Any:
         self.raise_error(f"Expected {expected}")

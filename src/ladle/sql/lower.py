@@ -30,6 +30,7 @@ from ladle.sql.dialect import (
     SelectDraft,
     SetRetainDraft,
     ShowDraft,
+    SubscribeDraft,
 )
 from ladle.sql.functions import resolve_functions
 from ladle.sql.names import Names
@@ -56,6 +57,7 @@ from ladle.sql.statements import (
     ShowQueries,
     ShowStreams,
     Statement,
+    Subscribe,
 )
 
 
@@ -87,6 +89,8 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return Describe(".".join(part.name for part in parts), function)
         case ExplainQueryDraft(name):
             return ExplainQuery(name.name)
+        case SubscribeDraft(name, since):
+            return Subscribe(name.name, since)
 
 
 _DROPS: dict[str, type[DropStream] | type[DropQuery] | type[DropFunction]] = {

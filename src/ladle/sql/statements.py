@@ -131,6 +131,13 @@ class ExplainQuery:
     name: str
 
 
+@dataclass(frozen=True)
+class Subscribe:
+    name: str
+    since: int | None
+    """The epoch up to which the subscriber knows; None: the current one."""
+
+
 Statement = (
     CreateStream
     | AddColumn
@@ -148,4 +155,5 @@ Statement = (
     | Insert
     | ExplainSelect
     | ExplainQuery
+    | Subscribe
 )

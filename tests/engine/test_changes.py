@@ -1,0 +1,212 @@
+"""Subscriptions: the new rows of each epoch, in order, none missed and none twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.conftest import Open
+from tests.engine.rows import START, TICKS, ticks, values
+
+from ladle.clock import ManualClock
+from ladle.engine import Database, Query
+from ladle.errors import Gone, UnknownName, Unsupported
+from ladle.testing.inline import connect_inline
+
+
+def told(query: Query, since: int) -> list[tuple[int, list[Any]]]:
+    """What a subscriber hears that knows everything up to an epoch, until there is no more."""
+    with query.subscribe(since=since) as changes:
+        found = []
+        while (change := changes.next(0.0)) is not None:
+            found.append((change.epoch, values(change)))
+        return found
+
+
+def test_each_epoch_adds_its_rows(db: Database) -> None:
+    db.sql(TICKS)
+    query = db.register("SELECT n FROM ticks WHERE n % 2 = 0", name="even")
+    first = db.push("ticks", ticks([0, 1, 2]), wait=True)
+    db.push("ticks", ticks([3]), wait=True)
+    last = db.push("ticks", ticks([4, 5]), wait=True)
+    assert told(query, 0) == [(first, [0, 2]), (last, [4])]
+    assert told(query, first or 0) == [(last, [4])]
+    assert told(query, last or 0) == []
+
+
+def test_from_now_on_and_after_a_restart(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.push("ticks", ticks([1]), wait=True)
+    query = db.register("SELECT n FROM ticks", name="q")
+    changes = query.subscribe()
+    assert changes.next(0.0) is None
+    db.push("ticks", ticks([2]), wait=True)
+    heard = changes.next(0.0)
+    assert heard is not None
+    assert values(heard) == [2]
+    db.push("ticks", ticks([3]), wait=True)
+    db.close()
+    db = open_db()
+    assert [rows for _, rows in told(db.query("q"), changes.epoch)] == [[3]]
+
+
+def test_compaction_changes_nothing_of_it(open_db: Open) -> None:
+    db = open_db(compact_files_min=2)
+    db.sql(TICKS)
+    query = db.register("SELECT n FROM ticks WHERE n <> 3 BEGIN NOW - INTERVAL 4 SECONDS END NOW", name="q")
+    for second in range(9):
+        db.push("ticks", ticks([second, second - 3 if second > 5 else second]), wait=True)
+    before = told(query, 0)
+    assert len(before) > 6
+    files = len(db.catalog.streams["ticks"].files)
+    while True:
+        db.maintain()
+        if len(db.catalog.streams["ticks"].files) == files:
+            break
+        files = len(db.catalog.streams["ticks"].files)
+    assert files < 9
+    for since in range(db.catalog.epoch + 1):
+        assert told(query, since) == [change for change in before if change[0] > since]
+
+
+def test_rows_that_a_moving_end_lets_in(db: Database) -> None:
+    """With an end before NOW a tuple counts epochs after it came."""
+    db.sql(TICKS)
+    query = db.register("SELECT n FROM ticks BEGIN NOW - INTERVAL 10 SECONDS END NOW - INTERVAL 2 SECONDS", name="q")
+    for second in range(6):
+        db.push("ticks", ticks([second]), wait=True)
+    assert [rows for _, rows in told(query, 0)] == [[0], [1], [2], [3]]
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=25)
+def test_the_sum_of_changes_is_the_difference_of_answers(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """Rows in an answer that were not in the one before: for windows of all kinds, with late tuples and compaction."""
+    rng = random.Random(seed)
+    windows = [
+        "",
+        "BEGIN NOW - INTERVAL 5 SECONDS END NOW",
+        "BEGIN NOW - INTERVAL 20 SECONDS END NOW - INTERVAL 4 SECONDS",
+        f"BEGIN TIMESTAMP '{START + timedelta(seconds=6):%Y-%m-%d %H:%M:%S}' END NOW",
+        f"BEGIN TIMESTAMP '{START:%Y-%m-%d %H:%M:%S}' END TIMESTAMP '{START + timedelta(seconds=9):%Y-%m-%d %H:%M:%S}'",
+    ]
+    compact = {"compact_files_min": rng.choice((2, 3, 100))}
+    with connect_inline(tmp_path_factory.mktemp("w") / "warehouse", settings=compact) as db:
+        db.sql("CREATE STREAM ticks (id INT, n INT, at TIMESTAMP) TIMESTAMP BY at")
+        queries = [
+            db.register(f"SELECT id FROM ticks WHERE n < 7 {window}", name=f"q{i}") for i, window in enumerate(windows)
+        ]
+        queries.append(db.register(f"SELECT id FROM ticks [ROWS {rng.randint(1, 8)}] WHERE n < 7", name="rows"))
+        answers: list[dict[str, set[Any]]] = [{query.name: set() for query in queries}]
+        epochs = [0]
+        number = 0
+        for step in range(rng.randint(1, 8)):
+            rows = []
+            for _ in range(rng.randint(1, 6)):
+                second = max(step * 3 - rng.choice((0, 0, 0, 1, 5, 12)), 0)
+                rows.append({"id": number, "n": rng.randint(0, 9), "at": START + timedelta(seconds=second)})
+                number += 1
+            epochs.append(db.push("ticks", rows, wait=True) or 0)
+            answers.append({query.name: set(values(query.invoke())) for query in queries})
+            if rng.random() < 0.3:
+                db.maintain()
+        for query in queries:
+            since = rng.choice([0, *epochs])
+            expected = [
+                (epoch, sorted(after[query.name] - before[query.name]))
+                for epoch, before, after in zip(epochs[1:], answers, answers[1:], strict=False)
+                if epoch > since and after[query.name] - before[query.name]
+            ]
+            assert [(epoch, sorted(rows)) for epoch, rows in told(query, since)] == expected, query.sql
+
+
+def test_a_subscriber_waits_and_a_slow_one_slows_nobody(db: Database) -> None:
+    db.sql(TICKS)
+    query = db.register("SELECT n FROM ticks", name="q")
+    heard: list[int] = []
+    fast, slow = query.subscribe(), query.subscribe()
+
+    def listen() -> None:
+        for change in fast:
+            heard.extend(values(change))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    for second in range(5):
+        begin = time.monotonic()
+        db.push("ticks", ticks([second]), wait=True)
+        while len(heard) <= second:
+            assert time.monotonic() - begin < 5
+            time.sleep(0.001)
+    fast.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert heard == [0, 1, 2, 3, 4]
+    assert [values(change) for change in iter(lambda: slow.next(0.0), None)] == [[0], [1], [2], [3], [4]]
+
+
+def test_what_retention_took_is_said(open_db: Open, clock: ManualClock) -> None:
+    db = open_db()
+    db.sql(TICKS + " RETAIN INTERVAL 10 SECONDS")
+    query = db.register("SELECT n FROM ticks", name="q")
+    first = db.push("ticks", ticks([0]), wait=True) or 0
+    last = db.push("ticks", ticks([100]), wait=True) or 0
+    db.maintain()
+    assert len(db.catalog.streams["ticks"].files) == 1
+    with pytest.raises(
+        Gone, match=f"Epochs up to {first} have tuples of stream 'ticks' that are beyond its retention"
+    ) as gone:
+        told(query, 0)
+    assert f"since={first}" in str(gone.value)
+    assert told(query, first) == [(last, [100])]
+    db.close()
+    db = open_db()
+    with pytest.raises(Gone):
+        told(db.query("q"), 0)
+
+
+def test_a_reader_in_another_process_hears_too(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.register("SELECT n FROM ticks", name="q")
+    with connect_inline(db.path, read_only=True) as reader, reader.query("q").subscribe() as changes:
+        assert changes.next(0.0) is None
+        db.push("ticks", ticks([7]), wait=True)
+        change = changes.next(5.0)
+        assert change is not None
+        assert values(change) == [7]
+
+
+def test_what_can_not_be_subscribed_to(db: Database) -> None:
+    db.sql(TICKS)
+    db.register("SELECT count(*) AS c FROM ticks", name="counted")
+    with pytest.raises(Unsupported, match="Only queries that select rows"):
+        db.query("counted").subscribe(since=0).next(0.0)
+    with pytest.raises(Unsupported, match="goes on for as long as somebody listens"):
+        db.sql("SUBSCRIBE counted")
+    with pytest.raises(UnknownName, match="counted"):
+        db.changes("cuonted", since=0)
+    query = db.register("SELECT n FROM ticks", name="q")
+    changes = query.subscribe()
+    query.unregister()
+    with pytest.raises(UnknownName):
+        changes.next(0.0)
+
+
+def test_columns_have_the_names_of_the_query(db: Database) -> None:
+    db.sql(TICKS)
+    query = db.register("SELECT at AS moment, n AS number FROM ticks WHERE n > 1", name="q")
+    db.push("ticks", ticks([1, 2]), wait=True)
+    change = query.subscribe(since=0).next(0.0)
+    assert change is not None
+    assert change.table.schema == query.invoke().table.schema
+    assert isinstance(change.table, pa.Table)
+    assert change.window == query.invoke().window
