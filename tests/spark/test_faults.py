@@ -143,7 +143,7 @@ def wait_for_port(port: int) -> None:
 PROGRAM = """
 import sys, ladle
 from ladle.errors import InvocationTimeout
-with ladle.connect(sys.argv[1], master=sys.argv[2], settings={"invoke_seconds_max": 15.0}) as db:
+with ladle.connect(sys.argv[1], master=sys.argv[2], settings={"invoke_seconds_max": 8.0}) as db:
     db.sql("CREATE STREAM s (n INT, k STRING)")
     db.register("SELECT n FROM s WHERE n % 2 = 0 AND k = 'b'", name="even")
     for start in range(0, 3000, 1000):
