@@ -80,7 +80,9 @@ with ladle.connect(sys.argv[1], settings={"invoke_seconds_max": 6.0}) as db:
     assert not problems, problems
     assert db.queries() == []
     assert codes(db) == ["R163", "R163"]
+    wait_until(lambda: len(java()) == 2)  # one that was killed is seen for a moment
     print(len(asked) > 5, len(pushes) > 5, max(pushes) < 5, len(java()))
+wait_until(lambda: len(java()) == 1)
 print(len(java()))  # the epochs' serves the whole process
 """
     out, err = end(start(HEAD + program, tmp_path / "warehouse"))
@@ -97,6 +99,7 @@ with ladle.connect(sys.argv[1]) as db:
 epochs = set(java())
 
 def residuals():
+    wait_until(lambda: len(set(java()) - epochs) == 1)
     pid, = set(java()) - epochs
     return pid
 
@@ -120,6 +123,7 @@ with ladle.connect(sys.argv[1], read_only=True) as db:
 try:
     codes(db)
 except LadleError as error:
+    wait_until(lambda: set(java()) == epochs)
     print(error.code, set(java()) == epochs)
 os.environ.pop("JAVA_HOME", None)
 os.environ["PATH"] = "/nowhere"

@@ -44,7 +44,7 @@ class LazyPipeline:
         self._pipeline: SparkPipeline | None = None
         self._closed = False
         apart = session is None and (master is None or master.startswith("local"))
-        self._residuals = Residuals() if apart else None
+        self._residuals = Residuals(master) if apart else None
 
     @property
     def started(self) -> bool:

@@ -67,7 +67,7 @@ def _group(number: int) -> str:
 def main() -> None:
     connection = Connection(int(sys.argv[1]))
     try:
-        session, _ = start_session(None)
+        session, _ = start_session(sys.argv[2] or None)
     except PipelineError as error:
         connection.send(error)
         return

@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 
 class Residuals:
-    def __init__(self) -> None:
+    def __init__(self, master: str | None) -> None:
+        self._master = master
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._closed = False
@@ -78,7 +79,7 @@ class Residuals:
                 raise Closed
             if self._process is None or self._process.gone:
                 _log.info("starting Spark for residuals")
-                self._process = _Process()
+                self._process = _Process(self._master)
                 _log.info("Spark for residuals is running")
             return self._process
 
@@ -90,13 +91,13 @@ class _Gone(Exception):
 class _Process:
     """One process, until it is ended. Any number of threads may ask it things at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, master: str | None) -> None:
         place = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
         self._scratch = tempfile.TemporaryDirectory(prefix="ladle-residuals-", dir=place, ignore_cleanup_errors=True)
         ours, theirs = socket.socketpair()
         with theirs:
             self._python = subprocess.Popen(
-                [sys.executable, "-m", "ladle.pipeline.residual_process", str(theirs.fileno())],
+                [sys.executable, "-m", "ladle.pipeline.residual_process", str(theirs.fileno()), master or ""],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -99,7 +99,8 @@ class SparkPipeline:
         tracker: Any = self.session.sparkContext._jsc.sc().statusTracker()
         running = sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        return running - sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined())
+        # Not read at one moment: a job that just began may have more tasks than there were before.
+        return max(running - sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined()), 0)
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
         total = sum(path.stat().st_size for path in files)
