@@ -191,6 +191,26 @@ def test_only_what_is_new_is_folded(db: Database, monkeypatch: pytest.MonkeyPatc
     assert looked == []
 
 
+def test_who_reads_the_past_will_read_on(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that ended before the newest tuples is folded together with the covered segments right behind it."""
+    looked: list[int] = []
+    matches = Reader.matches
+
+    def spy(reader: Reader, block: Any, pieces: Any) -> Any:
+        looked.append(len(pieces))
+        return matches(reader, block, pieces)
+
+    monkeypatch.setattr(Reader, "matches", spy)
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    db.register("SELECT count(*) FROM ticks WHERE n > 3 BEGIN NOW - INTERVAL 10 SECONDS END NOW", name="a")
+    for second in range(0, 100, 10):
+        db.push("ticks", ticks(range(second, second + 10)), wait=True)
+    for second in range(30, 100):
+        assert values(db.invoke("a", now=at(second))) == [10], second
+    assert len(looked) == 1
+    assert sum(looked) <= 10
+
+
 def test_a_long_window_takes_few_nodes(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     from ladle.stem.aggregates import RankedTree
 

@@ -34,7 +34,7 @@ class Sizes:
     case_epochs: int = 2
     sliding: int = 100
     sliding_native: int = 10
-    sliding_epochs: int = 6
+    sliding_epochs: int = 16
     many: int = 100_000
     many_epochs: int = 2
     one_more: int = 50

@@ -39,6 +39,8 @@ from ladle.stem.order import Part, Times, cut_range
 _ATTEMPTS = 4
 """Beyond this many, other threads with other snapshots take the tree away each time."""
 _PREPARED_MAX = 16_384
+_AHEAD = 8
+"""Who reads a window that ended in the past will soon read the next: so many segments behind it are folded with it."""
 
 _Vectors = Mapping[str, Vector]
 _Fold = Callable[[int, Matches, _Vectors], Tiles | Groups]
@@ -297,6 +299,9 @@ class Aggregates:
         deadline = time.monotonic() + limit
         time_column = ask.stream.schema.timestamp_column
         wanted = sorted(ask.unknown | ask.lacking)
+        ahead = [] if ask.prepared.aggregate.groups else self._ahead(ask, reader, wanted[-1] + 1)
+        wanted += ahead
+        edges = ask.lacking.union(ahead)
         with self._lock:
             known = {at: self._kept.get(ask.layout.keys[at]) for at in wanted}
         pieces = [ask.layout.piece(at) for at in wanted]
@@ -313,7 +318,7 @@ class Aggregates:
             if at in ask.unknown or not ask.prepared.aggregate.groups:
                 folded[at] = fold(at, matches, loaded.vectors)
             # A segment wholly inside is folded once and for all: only those at the edges are kept.
-            if at in ask.lacking:
+            if at in edges:
                 if loaded.times is None:
                     (stamps,) = reader.columns(ask.stream, piece, (time_column,))
                     assert stamps.values is not None
@@ -327,6 +332,18 @@ class Aggregates:
             self._put(ask, columns, leaves, folded)
         ask.unknown.clear()
         ask.lacking.clear()
+
+    def _ahead(self, ask: _Ask, reader: Reader, first: int) -> list[int]:
+        """The covered segments from one on that are not folded yet."""
+        last = min(first + _AHEAD, len(ask.layout.keys))
+        with self._lock:
+            folded = {at for tree in ask.trees.values() for at in range(first, last) if tree.knows(ask.layout, at)}
+        found: list[int] = []
+        for at in range(first, last):
+            if at in folded or not reader.covers(ask.prepared.scan.block, ask.layout.piece(at)):
+                break
+            found.append(at)
+        return found
 
     def _put(
         self,

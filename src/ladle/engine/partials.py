@@ -43,6 +43,9 @@ class Tree(Generic[T]):
             self._keys = layout.keys
         return tree
 
+    def knows(self, layout: Layout, at: int) -> bool:
+        return self.align(layout)[at] is not None
+
     def put(self, layout: Layout, at: int, value: T) -> None:
         tree = self.align(layout)
         if tree[at] is not None:  # a segment's fold is what it is

@@ -141,6 +141,14 @@ class Reader:
                 _, pick = next(picked)
                 yield piece, Matches.of(pick.numbers, piece.rows)
 
+    def covers(self, block: Block, piece: Piece) -> bool:
+        """Whether the matches of a segment are known."""
+        if not block.factors:
+            return True
+        block_id = self._catalog.block_id(block)
+        coverage = self._store.coverage(self._stream(block))
+        return block_id is not None and coverage.find(piece.file.name, block_id) is not None
+
     def columns(
         self, stream: StreamState, piece: Piece, names: tuple[str, ...], *, once: bool = False
     ) -> list[CachedColumn]:
