@@ -29,6 +29,8 @@ class Settings:
     """A residual over more input rows than this runs on Spark instead of DuckDB."""
     residual_memory_bytes_max: int = 4 << 30
     """What DuckDB may use for one residual."""
+    join_pairs_max: int = 16_000_000
+    """Pairs that one join may have at once; one with more is computed by DuckDB, within its limits."""
     invoke_seconds_max: float = 60.0
     """An invocation that takes longer is stopped with a clear error."""
     auto_idle_seconds: float = 3600.0

@@ -1,6 +1,7 @@
 """Bound plans as text: each block of `fixtures/plans.txt` is a query, its scans and its residual.
 
-A scan reads `_s0 stream | factor & factor | window | columns`, the residual is Spark's text. Everything that must hold
+A scan reads `_s0 stream | factor & factor | window | columns`, the residual is Spark's text; where streams are joined,
+`_j0: left scan, right scan left stream * right stream | comparisons`, and the statement over joins. Everything that must hold
 for every plan (it survives JSON, every column of the text is one that its scan brings) is checked for each block too.
 """
 
@@ -30,6 +31,9 @@ def render(plan: Plan) -> str:
         lines.append("projection " + ", ".join(f"{column} AS {name}" for name, column in residual.projection))
     else:
         lines.append(residual.spark_sql)
+    if plan.joined is not None:
+        lines += [f"{join.relation}: {e.left}, {e.right} {e.pair.text}" for join in plan.joined.joins for e in join.edges]
+        lines.append(plan.joined.residual.spark_sql)
     return "\n".join(lines)
 
 

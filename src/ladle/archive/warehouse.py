@@ -54,6 +54,7 @@ class Warehouse:
         self.log = path / "log"
         self.streams = path / "streams"
         self.derived = path / "derived"
+        self.joins = self.derived / "joins"
         self.leases = path / "leases"
         self.socket = path / "ladle.sock"
         self._lock = lock

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from ladle.plan import Block, Factor, Plan, Residual, Scan, Window
+from ladle.plan import Block, Factor, Joined, Plan, Residual, Scan, Window
 from ladle.plan.function import Function
 from ladle.plan.query import factor_from_json, factor_to_json, plan_from_json, plan_to_json
 from ladle.sql.statements import Materialize
@@ -49,6 +49,7 @@ class Shape:
     schema: pa.Schema | None
     queries: tuple[str, ...]
     functions: tuple[Function, ...]
+    joined: Joined | None
     text: str
     """As the log has it."""
 
@@ -66,7 +67,7 @@ class Shape:
             Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns)
             for scan, own in zip(self.scans, factors, strict=True)
         )
-        return Plan(sql, scans, self.residual, self.schema, self.queries, self.functions)
+        return Plan(sql, scans, self.residual, self.schema, self.queries, self.functions, self.joined)
 
 
 _shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
@@ -80,7 +81,8 @@ def shape_from_text(text: str) -> Shape:
         return known
     plan = plan_from_json({**json.loads(text), "sql": ""})
     scans = tuple(ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns) for scan in plan.scans)
-    return _shapes.setdefault(text, Shape(scans, plan.residual, plan.schema, plan.queries, plan.functions, text))
+    shape = Shape(scans, plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, text)
+    return _shapes.setdefault(text, shape)
 
 
 def shape_text(plan: Plan) -> str:
@@ -156,7 +158,7 @@ class Writing:
         """A plan's text, shape and factors."""
         # Plans made of one template share these very objects; others are told apart by what they say.
         scans = tuple((scan.relation, scan.block.stream, id(scan.window), scan.columns) for scan in plan.scans)
-        key = (id(plan.residual), id(plan.schema), scans, plan.queries, id(plan.functions))
+        key = (id(plan.residual), id(plan.schema), scans, plan.queries, id(plan.functions), id(plan.joined))
         number = self._seen.get(key)
         if number is None:
             number = self._seen[key] = self._shape(_text_of(key, plan))

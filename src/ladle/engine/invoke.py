@@ -17,9 +17,11 @@ from ladle.catalog import Catalog
 from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.complete import Kept
+from ladle.engine.joins import Joins
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
+from ladle.errors import EvaluationError
 from ladle.evaluate import run_residual
 from ladle.pipeline import FileRelation, Pipeline, Relation
 from ladle.plan import Engine, Plan, RowsWindow, Scan
@@ -32,6 +34,7 @@ class Invoker:
         self._store = store
         self._pipeline = pipeline
         self.aggregates = Aggregates(store)
+        self.joins = Joins(store)
 
     def answer(
         self,
@@ -53,7 +56,7 @@ class Invoker:
         if table is None:
             table = self.aggregates.answer(plan, catalog, reader, extents[0]) if folded else None
             if table is None:
-                table = self._run(plan, catalog, reader, extents, now_us, kept)
+                table = self._run(plan, catalog, reader, extents, now_us, kept, keep_nothing=keep_nothing)
             if kept is not None:
                 kept.keep_answer(catalog, extents, now_us, table)
         return Answer(
@@ -65,12 +68,26 @@ class Invoker:
         )
 
     def _run(
-        self, plan: Plan, catalog: Catalog, reader: Reader, extents: list[Extent], now_us: int, kept: Kept | None
+        self,
+        plan: Plan,
+        catalog: Catalog,
+        reader: Reader,
+        extents: list[Extent],
+        now_us: int,
+        kept: Kept | None,
+        *,
+        keep_nothing: bool,
     ) -> pa.Table:
         settings = self._store.settings
         engine = plan.residual.engine
         if engine is Engine.DUCKDB and self._input_rows(plan, reader, extents) > settings.residual_rows_max:
             engine = Engine.SPARK
+        if engine is Engine.DUCKDB and plan.joined is not None:
+            try:
+                return self._run_joined(plan, catalog, reader, extents, now_us, kept, keep_nothing=keep_nothing)
+            except EvaluationError:
+                # What raised may be a tuple that has no partner, or the pairs were too many: the statement itself says.
+                pass
         relations: dict[str, Relation] = {}
         for number, (scan, extent) in enumerate(zip(plan.scans, extents, strict=True)):
             if engine is Engine.SPARK and not isinstance(scan.window, RowsWindow):
@@ -87,6 +104,34 @@ class Invoker:
             now_us,
             seconds_max=settings.invoke_seconds_max,
             memory_bytes_max=settings.residual_memory_bytes_max,
+        )
+
+    def _run_joined(
+        self,
+        plan: Plan,
+        catalog: Catalog,
+        reader: Reader,
+        extents: list[Extent],
+        now_us: int,
+        kept: Kept | None,
+        *,
+        keep_nothing: bool,
+    ) -> pa.Table:
+        """The statement over joins that are shared, and over the scans that are not joined."""
+        assert plan.joined is not None
+        relations = self.joins.relations(plan, catalog, reader, extents, keep_nothing=keep_nothing)
+        for number, (scan, extent) in enumerate(zip(plan.scans, extents, strict=True)):
+            if number not in plan.joined.scans:
+                read = reader.read(scan, extent) if kept is None else kept.read(number, reader, scan, extent)
+                relations[scan.relation] = read
+        settings = self._store.settings
+        return run_residual(
+            plan,
+            relations,
+            now_us,
+            seconds_max=settings.invoke_seconds_max,
+            memory_bytes_max=settings.residual_memory_bytes_max,
+            joined=True,
         )
 
     def _input_rows(self, plan: Plan, reader: Reader, extents: list[Extent]) -> int:

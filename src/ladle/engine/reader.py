@@ -92,6 +92,10 @@ class Reader:
         picks = [pick for _, pick in self._picks(scan.block, extent, self.pieces(scan, extent), scan.columns)]
         return collect(picks, self._stream(scan.block).schema.select(scan.columns))
 
+    def picked(self, scan: Scan, extent: Extent, columns: tuple[str, ...]) -> list[tuple[Piece, Pick]]:
+        """The scan's rows, segment by segment in arrival order, with their numbers."""
+        return list(self._picks(scan.block, extent, self.pieces(scan, extent), columns))
+
     def read_arrivals(self, scan: Scan, extent: Extent, last_row: int) -> pa.Table:
         """The scan's rows that arrived before row `last_row` of the stream, in arrival order."""
         stream = self._stream(scan.block)

@@ -26,6 +26,7 @@ from ladle.config import Settings
 from ladle.engine.layout import Layout, newer
 from ladle.errors import Closed, ReadOnly
 from ladle.stem.coverage import Coverage
+from ladle.stem.pairs import JoinCoverage
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Store:
         self._commit_lock = threading.Lock()
         self._lock = threading.Lock()
         self._coverage: dict[int, Coverage] = {}
+        self._join_coverage: dict[str, JoinCoverage] = {}
         self._layouts: dict[int, Layout] = {}
         self._layouts_lock = threading.Lock()
         self._pins: Counter[int] = Counter()
@@ -159,6 +161,16 @@ class Store:
                 trusted = self.warehouse.trusts_derived
                 self._coverage[stream.id] = Coverage(self.warehouse.stream(stream.id).results if trusted else None)
             coverage = self._coverage[stream.id]
+        coverage.refresh()
+        return coverage
+
+    def join_coverage(self, digest: str) -> JoinCoverage:
+        """Of a join, by what it is known by."""
+        with self._lock:
+            if digest not in self._join_coverage:
+                directory = self.warehouse.joins / digest if self.warehouse.trusts_derived else None
+                self._join_coverage[digest] = JoinCoverage(directory)
+            coverage = self._join_coverage[digest]
         coverage.refresh()
         return coverage
 

@@ -6,7 +6,7 @@ reported by its text, so that only its own queries stay uncovered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from ladle.columns import to_numpy
 from ladle.errors import LadleError
 from ladle.evaluate import duck
-from ladle.plan import Factor
+from ladle.plan import Factor, JoinKey
 from ladle.plan.function import distinct_functions
 
 _FACTORS_PER_STATEMENT = 512
@@ -80,3 +80,22 @@ def _evaluate(table: pa.Table, factors: list[Factor], seconds_max: float | None,
         return
     for factor, column in zip(factors, answer.columns, strict=True):
         result.masks[factor.sql] = to_numpy(column)
+
+
+def evaluate_keys(table: pa.Table, keys: Sequence[JoinKey], *, seconds_max: float | None = None) -> dict[str, pa.Array]:
+    """The keys of joins, by their texts: columns as they are, and expressions in one projection."""
+    found = {key.sql: table.column(key.columns[0]).combine_chunks() for key in keys if key.duckdb is None}
+    computed = [key for key in keys if key.duckdb is not None]
+    if computed:
+        columns = sorted({name for key in computed for name in key.columns}) or table.column_names[:1]
+        select = ", ".join(f"({key.duckdb}) AS k{number}" for number, key in enumerate(computed))
+        answer = duck.run(
+            f"SELECT {select} FROM chunk",
+            {"chunk": table.select(columns)},
+            seconds_max=seconds_max,
+            in_order=True,
+            functions=distinct_functions(function for key in computed for function in key.functions),
+        )
+        for key, column in zip(computed, answer.columns, strict=True):
+            found[key.sql] = column.combine_chunks()
+    return found

@@ -18,9 +18,13 @@ def run_residual(
     *,
     seconds_max: float | None = None,
     memory_bytes_max: int | None = None,
+    joined: bool = False,
 ) -> pa.Table:
-    """The answer, with the types Spark would give it."""
+    """The answer, with the types Spark would give it. `joined`: of the plan's statement over joins."""
     residual = plan.residual
+    if joined:
+        assert plan.joined is not None
+        residual = plan.joined.residual
     assert plan.schema is not None
     if residual.projection is not None:
         (table,) = relations.values()

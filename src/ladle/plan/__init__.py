@@ -2,7 +2,8 @@
 
 from ladle.plan.aggregate import Aggregate
 from ladle.plan.function import Function
-from ladle.plan.query import Block, Engine, Factor, Plan, Residual, Scan
+from ladle.plan.join import Edge, Join, JoinFactor, JoinKey, PairJoin, Reach, Relop
+from ladle.plan.query import Block, Engine, Factor, Joined, Plan, Residual, Scan
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, WindowKind
 
@@ -10,11 +11,19 @@ __all__ = [
     "Aggregate",
     "Block",
     "Bound",
+    "Edge",
     "Engine",
     "Factor",
     "Function",
+    "Join",
+    "JoinFactor",
+    "JoinKey",
+    "Joined",
+    "PairJoin",
     "Plan",
     "Ranges",
+    "Reach",
+    "Relop",
     "Residual",
     "RowsWindow",
     "Scan",

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ladle.plan.aggregate import Aggregate
 from ladle.plan.function import Function
+from ladle.plan.join import Join, join_from_json, join_to_json
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import Window, window_from_json, window_to_json
 from ladle.schema import decode_schema, encode_schema
@@ -103,6 +104,19 @@ class Residual:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The same query over joins that are shared: what they replace of its scans, and the statement over the rest."""
+
+    joins: tuple[Join, ...]
+    residual: Residual
+
+    @cached_property
+    def scans(self) -> frozenset[int]:
+        """The numbers of the scans that are joined."""
+        return frozenset(number for join in self.joins for number in join.scans)
+
+
+@dataclass(frozen=True)
 class Plan:
     """A bound query. `schema` is the answer's, or None when only Spark can tell it (engine SPARK)."""
 
@@ -114,6 +128,8 @@ class Plan:
     """Standing queries that this one reads as relations; they can't be dropped before it."""
     functions: tuple[Function, ...] = ()
     """Users' functions that it calls anywhere, also in what it reads."""
+    joined: Joined | None = None
+    """Where streams are joined by comparisons; the residual itself is for what that can't answer."""
 
     @cached_property
     def streams(self) -> tuple[str, ...]:
@@ -140,7 +156,7 @@ def factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> Fac
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    residual = plan.residual
+    joined = plan.joined
     return {
         "sql": plan.sql,
         "scans": [
@@ -153,23 +169,44 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             }
             for scan in plan.scans
         ],
-        "residual": [
-            residual.spark_sql,
-            residual.duckdb_sql,
-            None if residual.projection is None else [list(pair) for pair in residual.projection],
-            residual.why_spark,
-            residual.uses_now,
-            *(() if residual.aggregate is None else (residual.aggregate.to_json(),)),
-        ],
+        "residual": _residual_to_json(plan.residual),
         "schema": None if plan.schema is None else encode_schema(plan.schema),
         "queries": list(plan.queries),
         **({"functions": [function.to_json() for function in plan.functions]} if plan.functions else {}),
+        **(
+            {"joined": [_residual_to_json(joined.residual), *(join_to_json(join) for join in joined.joins)]}
+            if joined is not None
+            else {}
+        ),
     }
 
 
+def _residual_to_json(residual: Residual) -> list[Any]:
+    return [
+        residual.spark_sql,
+        residual.duckdb_sql,
+        None if residual.projection is None else [list(pair) for pair in residual.projection],
+        residual.why_spark,
+        residual.uses_now,
+        *(() if residual.aggregate is None else (residual.aggregate.to_json(),)),
+    ]
+
+
+def _residual_from_json(value: list[Any]) -> Residual:
+    spark_sql, duckdb_sql, projection, why_spark, uses_now, *aggregate = value
+    return Residual(
+        spark_sql,
+        duckdb_sql,
+        None if projection is None else tuple((out, source) for out, source in projection),
+        why_spark,
+        uses_now,
+        Aggregate.from_json(aggregate[0]) if aggregate else None,
+    )
+
+
 def plan_from_json(value: dict[str, Any]) -> Plan:
-    spark_sql, duckdb_sql, projection, why_spark, uses_now, *aggregate = value["residual"]
     functions = {each["id"]: Function.from_json(each) for each in value.get("functions", ())}
+    joined = value.get("joined")
     return Plan(
         sql=value["sql"],
         scans=tuple(
@@ -181,15 +218,11 @@ def plan_from_json(value: dict[str, Any]) -> Plan:
             )
             for scan in value["scans"]
         ),
-        residual=Residual(
-            spark_sql,
-            duckdb_sql,
-            None if projection is None else tuple((out, source) for out, source in projection),
-            why_spark,
-            uses_now,
-            Aggregate.from_json(aggregate[0]) if aggregate else None,
-        ),
+        residual=_residual_from_json(value["residual"]),
         schema=None if value["schema"] is None else decode_schema(value["schema"]),
         queries=tuple(value["queries"]),
         functions=tuple(functions.values()),
+        joined=None
+        if joined is None
+        else Joined(tuple(join_from_json(join, functions) for join in joined[1:]), _residual_from_json(joined[0])),
     )

@@ -20,6 +20,7 @@ from ladle.plan import Function
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
 from ladle.sql.grouping import check_grouping
+from ladle.sql.joins import conditions_to_where
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import Source
@@ -138,7 +139,7 @@ class Binder:
     def _cte_name(self, wanted: str) -> str:
         """Unique in the whole text: inlined queries and nested WITHs may use a name again."""
         name, number = wanted, 0
-        while name.lower() in self.cte_names or name.lower().startswith("_s"):
+        while name.lower() in self.cte_names or name.lower().startswith(("_s", "_j")):
             number += 1
             name = f"{wanted.lstrip('_')}_{number}"
         self.cte_names.add(name.lower())
@@ -178,6 +179,8 @@ class Binder:
         where = node.args.get("where")
         if where is not None:
             self._expression(where.this, scope, around)
+        conditions_to_where(node)
+        if node.args.get("where") is not None:
             push_where(node, scope, self.scans)
         self._group(node, scope, around, projections)
         check_grouping(node, scope, [tree for _, tree in projections])

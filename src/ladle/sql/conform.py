@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from ladle.schema import is_supported, type_name
 from ladle.sql.conformant.datatypes import arrow_type
-from ladle.sql.conformant.expressions import condition
+from ladle.sql.conformant.expressions import condition, expression
 from ladle.sql.conformant.known import check_functions
 from ladle.sql.conformant.relations import query, root_scope
 from ladle.sql.conformant.scope import Scope, quoted
@@ -30,6 +30,7 @@ __all__ = [
     "check_functions",
     "translate_factor",
     "translate_query",
+    "translate_value",
 ]
 
 
@@ -59,9 +60,17 @@ def translate_query(tree: exp.Expression, relations: Mapping[str, pa.Schema]) ->
 
 def translate_factor(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> TranslatedFactor:
     """A boolean over unqualified columns; in the text they have their physical names, quoted."""
+    found = condition(tree, _over(tree, columns))
+    return TranslatedFactor(found.sql, found.may_raise)
+
+
+def translate_value(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> Typed:
+    """The same of an expression of any type."""
+    return expression(tree, _over(tree, columns))
+
+
+def _over(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> Scope:
     if tree.find(exp.Query) is not None:
         raise NotConformant("a subquery in a factor")
-    root = root_scope({})
     names = {name.lower(): Typed(quoted(name), type_) for name, type_ in columns.items()}
-    found = condition(tree, Scope({}, query=root.query, aliases=names))
-    return TranslatedFactor(found.sql, found.may_raise)
+    return Scope({}, query=root_scope({}).query, aliases=names)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import SqlError, unknown
-from ladle.plan import Block, Plan, Residual, Scan
+from ladle.plan import Block, Joined, Plan, Residual, Scan
 from ladle.schema import Column, StreamSchema, type_name
 from ladle.sql import shapes
 from ladle.sql.binder import Binder
@@ -33,6 +33,7 @@ from ladle.sql.dialect import (
     SubscribeDraft,
 )
 from ladle.sql.functions import resolve_functions
+from ladle.sql.joins import shared_joins
 from ladle.sql.names import Names
 from ladle.sql.position import Source
 from ladle.sql.resolve import NOW, fix_now
@@ -243,7 +244,23 @@ def _finish(sql: str, binder: Binder, tree: exp.Expression, fields: Sequence[Fie
     # Whatever the tree can't answer, DuckDB does.
     aggregate = shapes.aggregate(tree, binder.scans) if duckdb_sql is not None else None
     residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now, aggregate)
-    return Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()))
+    joined = _joined(tree, binder.scans, relations) if duckdb_sql is not None else None
+    return Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()), joined)
+
+
+def _joined(tree: exp.Expression, drafts: Sequence[ScanDraft], relations: Mapping[str, pa.Schema]) -> Joined | None:
+    """The statement over joins that can be shared."""
+    found = shared_joins(tree, drafts)
+    if found is None:
+        return None
+    over, joins, schemas = found
+    try:
+        translated = translate_query(over.copy(), {**relations, **schemas})
+    except NotConformant:
+        return None
+    uses_now = any(node.name == NOW for node in over.find_all(exp.Placeholder))
+    projection = shapes.picked(over, joins[0].relation, schemas[joins[0].relation])
+    return Joined(joins, Residual(over.sql(DIALECT), translated.sql, projection, None, uses_now))
 
 
 def _part_aliases_from_columns(tree: exp.Expression, drafts: Sequence[ScanDraft]) -> None:

@@ -31,6 +31,17 @@ def projection(tree: exp.Expr, drafts: Sequence[ScanDraft]) -> tuple[tuple[str, 
     return tuple(pairs)
 
 
+def picked(tree: exp.Expr, relation: str, schema: pa.Schema) -> tuple[tuple[str, str], ...] | None:
+    """The same when a query only picks columns of one relation, which it reads itself."""
+    if not isinstance(tree, exp.Select) or _has_more(tree, ("expressions", "from_")):
+        return None
+    from_ = tree.args.get("from_")
+    if from_ is None or not isinstance(from_.this, exp.Table) or from_.this.name != relation:
+        return None
+    pairs = [(item.alias, _column(item.this, {name: name for name in schema.names})) for item in tree.expressions]
+    return tuple((name, column) for name, column in pairs if column is not None) if all(c for _, c in pairs) else None
+
+
 def aggregate(tree: exp.Expr, drafts: Sequence[ScanDraft]) -> Aggregate | None:
     """What a query folds that is nothing but COUNT, SUM, AVG, MIN, MAX of columns of its one scan, and their groups."""
     if not isinstance(tree, exp.Select) or _has_more(tree, ("expressions", "from_", "group")):

@@ -71,7 +71,7 @@ def push_where(select: exp.Select, scope: Scope, scans: Sequence[ScanDraft]) -> 
     remaining: list[exp.Expression] = []
     before: list[exp.Expression] = []
     guarded_here = alone
-    for conjunct in _conjuncts(select.args["where"].this):
+    for conjunct in conjuncts(select.args["where"].this):
         if isinstance(conjunct, exp.Boolean) and conjunct.this:
             continue
         owner = _owner(conjunct, pushable)
@@ -147,7 +147,7 @@ def _guarded(candidate: _Candidate, before: Sequence[exp.Expression], owner: Sca
     return _candidate(case, owner)
 
 
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
     """The operands of AND, left to right, through parentheses."""
     found: list[exp.Expression] = []
     stack = [node]
@@ -169,7 +169,7 @@ def _clauses(node: exp.Expression) -> list[exp.Expression]:
         case exp.Paren():
             return _clauses(node.this)
         case exp.And():
-            return [clause for part in _conjuncts(node) for clause in _clauses(part)]
+            return [clause for part in conjuncts(node) for clause in _clauses(part)]
         case exp.Or():
             operands = [_clauses(part) for part in _disjuncts(node)]
             if prod(len(clauses) for clauses in operands) > CLAUSES_MAX:
@@ -190,7 +190,7 @@ def _negation(node: exp.Not) -> list[exp.Expression]:
         case exp.Or():
             return [clause for part in _disjuncts(inner) for clause in _clauses(exp.not_(part))]
         case exp.And():
-            return _clauses(_or([exp.not_(part) for part in _conjuncts(inner)]))
+            return _clauses(_or([exp.not_(part) for part in conjuncts(inner)]))
         case _ if type(inner) in _NEGATED:
             return [_NEGATED[type(inner)](this=inner.this.copy(), expression=inner.expression.copy())]
     return [node]

@@ -137,7 +137,7 @@ class Template:
             )
         plan = self.plan
         sql = text[self.begin : len(text) - self.end]
-        return Plan(sql, tuple(scans), plan.residual, plan.schema, plan.queries, plan.functions)
+        return Plan(sql, tuple(scans), plan.residual, plan.schema, plan.queries, plan.functions, plan.joined)
 
     def makes(self, plan: Plan, text: str, runs: Sequence[str]) -> bool:
         """Whether it gives the plan that the binder gave."""

@@ -1,0 +1,275 @@
+"""Answers of joins: pairs that are covered are read, the others are found now, by the same kernel (DESIGN section 8).
+
+Each scan is read once, cut to its window and its block. A pair counts when both of its tuples are among those, so the
+lineage of a pair is the AND of both sides', and windows of different streams need not be alike. Joins of more than two
+streams are put together from pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ladle.catalog import Catalog
+from ladle.columns import from_numpy, to_numpy
+from ladle.engine.gather import collect
+from ladle.engine.layout import Extent
+from ladle.engine.reader import Reader
+from ladle.engine.store import Store
+from ladle.evaluate import evaluate_keys
+from ladle.plan import Block, Edge, Join, JoinKey, Plan, Scan
+from ladle.plan.join import reach
+from ladle.stem.data_stem import DataStem, Pairs, TooManyPairs, join
+from ladle.stem.pairs import Blocks, JoinCoverage
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _File:
+    """The rows that a scan has of one data file."""
+
+    name: str
+    rows: int
+    """Of the file."""
+    span: tuple[int, int]
+    numbers: Places
+    """The scan's, by their numbers in the file, in order."""
+    first: int
+    """The place of the first of them among all rows of the scan."""
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.numbers)
+
+    @cached_property
+    def places(self) -> Places:
+        """The place of each row of the file among those of the scan; -1 where it is not one of them."""
+        places = np.full(self.rows, -1, dtype=np.int64)
+        places[self.numbers] = np.arange(self.first, self.last)
+        return places
+
+
+class _Side:
+    """One scan of a join: its rows in the window, and where they are."""
+
+    def __init__(self, table: pa.Table, files: Sequence[_File], time_column: str) -> None:
+        self.table = table
+        self.files = files
+        self._time_column = time_column
+        self._keys: dict[str, pa.Array] = {}
+
+    @cached_property
+    def times(self) -> Places:
+        return to_numpy(self.table.column(self._time_column).cast(pa.int64()))
+
+    def stem(self, files: Sequence[_File], keys: Sequence[JoinKey], seconds_max: float) -> tuple[DataStem, Places]:
+        """The rows of some files as a SteM, and their places."""
+        missing = [key for key in keys if key.sql not in self._keys]
+        if missing:
+            self._keys |= evaluate_keys(self.table, missing, seconds_max=seconds_max)
+        if len(files) == len(self.files):
+            places = np.arange(len(self.table))
+            return DataStem(self.times, {key.sql: self._keys[key.sql] for key in keys}), places
+        places = np.concatenate([np.arange(file.first, file.last) for file in files])
+        taken = from_numpy(places)
+        return DataStem(self.times[places], {key.sql: self._keys[key.sql].take(taken) for key in keys}), places
+
+
+class Joins:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.found = 0
+        """Pairs of data files that had to be joined while somebody waited."""
+
+    def relations(
+        self, plan: Plan, catalog: Catalog, reader: Reader, extents: Sequence[Extent], *, keep_nothing: bool
+    ) -> dict[str, pa.Table]:
+        """The relations that a plan's joins make. Raises EvaluationError where they can't."""
+        assert plan.joined is not None
+        return {
+            each.relation: _Joining(self, self._store, plan, catalog, reader, extents, keep_nothing).table(each)
+            for each in plan.joined.joins
+        }
+
+
+class _Joining:
+    """One join for one answer."""
+
+    def __init__(
+        self,
+        joins: Joins,
+        store: Store,
+        plan: Plan,
+        catalog: Catalog,
+        reader: Reader,
+        extents: Sequence[Extent],
+        keep_nothing: bool,
+    ) -> None:
+        self._joins = joins
+        self._store = store
+        self._plan = plan
+        self._catalog = catalog
+        self._reader = reader
+        self._extents = extents
+        self._keep_nothing = keep_nothing
+        self._sides: dict[int, _Side] = {}
+
+    def table(self, of: Join) -> pa.Table:
+        for number in of.scans:
+            self._sides[number] = self._side(number, of)
+        places = self._combined(of.edges)
+        self._in_order(places)
+        taken = {number: from_numpy(own) for number, own in places.items()}
+        columns = [self._sides[scan].table.column(column).take(taken[scan]) for _, scan, column in of.columns]
+        return pa.Table.from_arrays(columns, names=[name for name, _, _ in of.columns])
+
+    def _combined(self, edges: Sequence[Edge]) -> dict[int, Places]:
+        """The places of each scan's tuples in the results: pairs, put together where they have a tuple in common."""
+        waiting = list(edges)
+        found: dict[int, Places] = {}
+        while waiting:
+            # The edges connect all scans, so one of them always goes on from what is there.
+            edge = next(each for each in waiting if not found or each.left in found or each.right in found)
+            waiting.remove(edge)
+            pairs = self._pairs(edge)
+            found = (
+                _extended(found, edge, pairs, self._store.settings.join_pairs_max)
+                if found
+                else {
+                    edge.left: pairs.left,
+                    edge.right: pairs.right,
+                }
+            )
+        return found
+
+    def _in_order(self, places: dict[int, Places]) -> None:
+        """By the oldest timestamp of the parts (PSoup section 5.2)."""
+        oldest = np.minimum.reduce([self._sides[number].times[own] for number, own in places.items()])
+        order = np.argsort(oldest, kind="stable")
+        for number, own in places.items():
+            places[number] = own[order]
+
+    def _side(self, number: int, of: Join) -> _Side:
+        scan, extent = self._plan.scans[number], self._extents[number]
+        stream = self._catalog.stream(scan.block.stream)
+        assert stream is not None, "the stream of a bound plan"
+        keys = [
+            key
+            for edge in of.edges
+            for own, left in ((edge.left, True), (edge.right, False))
+            if own == number
+            for key in edge.pair.keys(left=left)
+        ]
+        time_column = stream.schema.timestamp_column
+        columns = {time_column, *(column for key in keys for column in key.columns)}
+        columns |= {column for _, own, column in of.columns if own == number}
+        names = tuple(name for name in stream.schema.arrow.names if name in columns)
+        picks = self._reader.picked(scan, extent, names)
+        files: list[_File] = []
+        place = 0
+        numbers: list[Places] = []
+        for at, (piece, pick) in enumerate(picks):
+            before = sum(segment.rows for segment in piece.file.segments[: piece.row_group])
+            own = np.arange(pick.start, pick.stop) if pick.numbers is None else pick.numbers
+            numbers.append(own + before)
+            if at + 1 == len(picks) or picks[at + 1][0].file is not piece.file:
+                together = np.concatenate(numbers)
+                if len(together):
+                    span = (piece.file.ts_min_us, piece.file.ts_max_us)
+                    files.append(_File(piece.file.name, piece.file.rows, span, together, place))
+                place += len(together)
+                numbers = []
+        table = collect([pick for _, pick in picks], stream.schema.select(names))
+        return _Side(table, files, time_column)
+
+    def _pairs(self, edge: Edge) -> Pairs:
+        """The pairs of two scans, by their places."""
+        left, right = self._sides[edge.left], self._sides[edge.right]
+        scans = self._plan.scans
+        within = reach(scans[edge.left].window, scans[edge.right].window)
+        coverage = self._coverage(edge)
+        blocks = [self._blocks(scans[number]) for number in (edge.left, edge.right)]
+        found: list[Pairs] = []
+        uncovered: dict[tuple[str, ...], list[_File]] = {}
+        by_name = {file.name: file for file in right.files}
+        for file in left.files:
+            lacking = []
+            for other in right.files:
+                if not within.allows(file.span, other.span):
+                    continue
+                entry = None if coverage is None else coverage.find(file.name, other.name, within, *blocks)
+                if entry is None:
+                    lacking.append(other.name)
+                else:
+                    # Pairs are in order of the left file's rows: those before the window need no look.
+                    start, stop = np.searchsorted(entry.left, (file.numbers[0], file.numbers[-1] + 1))
+                    places = file.places[entry.left[start:stop]]
+                    others = other.places[entry.right[start:stop]]
+                    both = (places >= 0) & (others >= 0)
+                    found.append(Pairs(places[both], others[both]))
+            if lacking:
+                uncovered.setdefault(tuple(lacking), []).append(file)
+        for names, files in uncovered.items():
+            found.append(self._join(edge, files, [by_name[name] for name in names]))
+        if not found:
+            return Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return Pairs(*(np.concatenate([pairs[side] for pairs in found]) for side in (0, 1)))
+
+    def _join(self, edge: Edge, files: Sequence[_File], others: Sequence[_File]) -> Pairs:
+        """Pairs that are not covered: found among the rows of this answer alone."""
+        settings, scans = self._store.settings, self._plan.scans
+        self._joins.found += len(files) * len(others)
+        limit = settings.invoke_seconds_max
+        left, places = self._sides[edge.left].stem(files, edge.pair.keys(left=True), limit)
+        right, other_places = self._sides[edge.right].stem(others, edge.pair.keys(left=False), limit)
+        within = reach(scans[edge.left].window, scans[edge.right].window)
+        pairs = join(left, right, edge.pair, within, pairs_max=settings.join_pairs_max)
+        return Pairs(places[pairs.left], other_places[pairs.right])
+
+    def _coverage(self, edge: Edge) -> JoinCoverage | None:
+        if self._keep_nothing:
+            return None
+        streams = [self._catalog.stream(name) for name in (edge.pair.left, edge.pair.right)]
+        left, right = streams
+        assert left is not None
+        assert right is not None
+        return self._store.join_coverage(edge.pair.digest(left.id, right.id))
+
+    def _blocks(self, scan: Scan) -> Blocks:
+        """What has to be covered for a scan. One that does not stand is in no set."""
+        number = self._block_id(scan.block)
+        return None if number is None else frozenset((number,))
+
+    def _block_id(self, block: Block) -> int | None:
+        return self._catalog.block_id(block) if block.factors else None
+
+
+def _extended(found: Mapping[int, Places], edge: Edge, pairs: Pairs, rows_max: int) -> dict[int, Places]:
+    """What was put together so far, joined with the pairs of one more edge."""
+    if edge.left in found and edge.right in found:
+        width = 1 + max((int(each.max()) for each in (pairs.right, found[edge.right]) if len(each)), default=0)
+        kept = np.isin(found[edge.left] * width + found[edge.right], pairs.left * width + pairs.right)
+        return {number: places[kept] for number, places in found.items()}
+    at, known, new = edge.left, pairs.left, pairs.right
+    if edge.left not in found:
+        at, known, new = edge.right, pairs.right, pairs.left
+    order = np.argsort(known, kind="stable")
+    in_order = known[order]
+    first = np.searchsorted(in_order, found[at], side="left")
+    counts = np.searchsorted(in_order, found[at], side="right") - first
+    total = int(counts.sum())
+    if total > rows_max:
+        raise TooManyPairs(
+            f"The join gives more than {rows_max:,} rows at once.",
+            hint="narrow the windows or add a condition, or raise join_pairs_max",
+        )
+    rows = np.repeat(np.arange(len(counts)), counts)
+    others = np.arange(total) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+    added = edge.right if at == edge.left else edge.left
+    return {**{number: places[rows] for number, places in found.items()}, added: new[order[others]]}

@@ -1,0 +1,342 @@
+"""Data SteMs (PSoup section 4.1, CACQ section 3.2): tuples of a stream, sorted by what they are joined on.
+
+A SteM holds the keys of some tuples and, for each key that was asked for, the order in which they are sorted by it,
+made on first need. Two of them are probed with each other: an equality, a band or an inequality is a range of that
+order for each probing tuple, and so is the reach in time; the narrowest is expanded, and the other comparisons are
+checked on what comes of it. Tuples are known here by their places, from 0 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ladle.columns import to_numpy
+from ladle.errors import EvaluationError
+from ladle.evaluate import evaluate_keys
+from ladle.plan import JoinFactor, JoinKey, PairJoin, Reach, Relop
+from ladle.plan.keys import KeyKind, key_kind
+from ladle.stem.keys import Int64Keys, encode
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_CANDIDATES_AT_ONCE = 1 << 20
+"""Candidates are looked at in portions, so that a key that everybody has does not fill the memory."""
+_TIME = ""
+"""The key that stands for the timestamp, and for no text."""
+
+
+class TooManyPairs(EvaluationError):
+    """A join has more pairs than are kept."""
+
+
+class Pairs(NamedTuple):
+    """Places on both sides, in order of the left and then of the right."""
+
+    left: Int64s
+    right: Int64s
+
+
+NO_PAIRS = Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+class DataStem:
+    """Some tuples of a stream: their times, and the keys of joins."""
+
+    def __init__(self, times: Int64s, keys: Mapping[str, pa.Array]) -> None:
+        self.times = times
+        self._keys = keys
+        self._codes: dict[str, Int64s] = {_TIME: times}
+        self._orders: dict[str, Int64s] = {}
+        self.ascending = bool((times[1:] >= times[:-1]).all())
+
+    @staticmethod
+    def of(table: pa.Table, time_column: str, keys: Sequence[JoinKey], *, seconds_max: float | None = None) -> DataStem:
+        """Evaluates the keys; raises EvaluationError if one of them does."""
+        times = to_numpy(table.column(time_column).cast(pa.int64()))
+        return DataStem(times, evaluate_keys(table, keys, seconds_max=seconds_max))
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def column(self, key: JoinKey) -> pa.Array:
+        return self._keys[key.sql]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last time."""
+        return int(self.times.min()), int(self.times.max())
+
+    def valid(self, keys: Sequence[JoinKey]) -> Mask | None:
+        """Which tuples have no NULL among some keys; None: all. A comparison with NULL is not true."""
+        mask: Mask | None = None
+        for key in keys:
+            column = self.column(key)
+            if column.null_count:
+                own = to_numpy(column.is_valid())
+                mask = own if mask is None else mask & own
+        return mask
+
+    def codes(self, key: str) -> Int64s:
+        """Integers that compare as the key's values do, whatever they are compared with."""
+        found = self._codes.get(key)
+        if found is None:
+            encoded = encode(self._keys[key])
+            assert isinstance(encoded, Int64Keys)
+            found = self._codes[key] = encoded.keys
+        return found
+
+    def order(self, key: str) -> Int64s:
+        """The places sorted by a key, those with equal keys by time."""
+        found = self._orders.get(key)
+        if found is None:
+            if key == _TIME:
+                found = np.arange(len(self)) if self.ascending else np.argsort(self.times, kind="stable")
+            else:
+                found = sorted_places(self.codes(key), self)
+            self._orders[key] = found
+        return found
+
+
+def sorted_places(codes: Int64s, stem: DataStem) -> Int64s:
+    if stem.ascending:
+        return np.argsort(codes, kind="stable")
+    return np.lexsort((stem.times, codes))
+
+
+def join(left: DataStem, right: DataStem, pair: PairJoin, reach: Reach, *, pairs_max: int) -> Pairs:
+    """The pairs that satisfy all comparisons and are within reach. Raises TooManyPairs beyond `pairs_max`."""
+    if not len(left) or not len(right) or not reach.allows(left.span, right.span):
+        return NO_PAIRS
+    probing = _Probing(left, right, pair, reach)
+    equal = [factor for factor in probing.factors if factor.relop is Relop.EQ]
+    ranges = probing.by_equality(equal) if equal else probing.narrowest()
+    found: list[Pairs] = []
+    count = 0
+    for part in ranges.expanded():
+        kept = probing.check(part, ranges.checked)
+        count += len(kept.left)
+        if count > pairs_max:
+            raise TooManyPairs(
+                f"Joining {pair.left} and {pair.right} gives more than {pairs_max:,} pairs at once.",
+                hint="narrow the windows or add a condition, or raise join_pairs_max",
+            )
+        found.append(kept)
+    if not count:
+        return NO_PAIRS
+    places = np.concatenate([part.left * len(right) + part.right for part in found])
+    places.sort()
+    return Pairs(*np.divmod(places, len(right)))
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A comparison with the codes of both sides."""
+
+    factor: JoinFactor
+    left: Int64s
+    right: Int64s
+
+    @property
+    def relop(self) -> Relop:
+        return self.factor.relop
+
+    def holds(self, pairs: Pairs) -> Mask:
+        return _COMPARE[self.relop](self.left[pairs.left], self.right[pairs.right])
+
+
+_COMPARE = {
+    Relop.EQ: np.equal,
+    Relop.LT: np.less,
+    Relop.LE: np.less_equal,
+    Relop.GT: np.greater,
+    Relop.GE: np.greater_equal,
+}
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """For each probing tuple a range of the other side's order; and which comparisons that settles already."""
+
+    order: Int64s
+    first: Int64s
+    last: Int64s
+    probing: Int64s | None
+    """The places of the probing tuples; None: all of them, in order."""
+    of_left: bool
+    """Whether it is left tuples that probe."""
+    checked: frozenset[int]
+    """The numbers of factors; -1 is the reach."""
+
+    @property
+    def candidates(self) -> int:
+        return int(np.maximum(self.last - self.first, 0).sum())
+
+    def expanded(self) -> Iterator[Pairs]:
+        counts = np.maximum(self.last - self.first, 0)
+        ends = np.cumsum(counts)
+        start = 0
+        while start < len(counts):
+            before = int(ends[start - 1]) if start else 0
+            # At least one probing tuple at a time.
+            stop = max(int(np.searchsorted(ends, before + _CANDIDATES_AT_ONCE, side="right")), start + 1)
+            own = counts[start:stop]
+            total = int(ends[stop - 1]) - before
+            if total:
+                probing = np.repeat(np.arange(start, stop), own)
+                offsets = self.first[start:stop] - (ends[start:stop] - own - before)
+                others = self.order[np.arange(total) + np.repeat(offsets, own)]
+                if self.probing is not None:
+                    probing = self.probing[probing]
+                yield Pairs(probing, others) if self.of_left else Pairs(others, probing)
+            start = stop
+
+
+class _Probing:
+    """One join of two SteMs."""
+
+    def __init__(self, left: DataStem, right: DataStem, pair: PairJoin, reach: Reach) -> None:
+        self._left, self._right, self._reach = left, right, reach
+        self.factors = [_Factor(factor, *_codes(left, right, factor)) for factor in pair.factors]
+        self._left_valid = left.valid(pair.keys(left=True))
+        self._right_valid = right.valid(pair.keys(left=False))
+
+    def check(self, pairs: Pairs, checked: frozenset[int]) -> Pairs:
+        """Those for which everything else holds."""
+        for number, factor in enumerate(self.factors):
+            if number not in checked and len(pairs.left):
+                pairs = _those(pairs, factor.holds(pairs))
+        if -1 not in checked and len(pairs.left):
+            apart = self._right.times[pairs.right] - self._left.times[pairs.left]
+            pairs = _those(pairs, (apart > self._reach.low) & (apart < self._reach.high))
+        for valid, places in ((self._left_valid, 0), (self._right_valid, 1)):
+            if valid is not None and len(pairs.left):
+                pairs = _those(pairs, valid[pairs[places]])
+        return pairs
+
+    def by_equality(self, equal: Sequence[_Factor]) -> _Ranges:
+        """Left tuples probe right ones that are sorted by the keys that must be equal, and then by time."""
+        left, right = equal[0].left, equal[0].right
+        for other in equal[1:]:
+            left, right = _combined((left, right), (other.left, other.right))
+        key = equal[0].factor.right.sql
+        order = self._right.order(key) if _is_own(self._right, equal, right) else sorted_places(right, self._right)
+        codes = right[order]
+        first = np.searchsorted(codes, left, side="left")
+        last = np.searchsorted(codes, left, side="right")
+        checked = frozenset(self.factors.index(factor) for factor in equal)
+        ranges = _Ranges(order, first, last, None, True, checked)
+        if ranges.candidates <= 4 * (len(left) + len(right)) or not self._reach.is_bounded:
+            return ranges
+        # Tuples with equal keys are in order of time: of those only the ones within reach.
+        times = np.sort(self._right.times)
+        ranks = np.searchsorted(times, self._right.times[order])
+        groups = np.cumsum(np.concatenate(([0], codes[1:] != codes[:-1])))
+        width = len(times) + 1
+        composite = groups * width + ranks
+        hit = np.flatnonzero(last > first)
+        own = groups[first[hit]] * width
+        after = np.searchsorted(times, self._left.times[hit] + self._reach.low, side="right")
+        before = np.searchsorted(times, self._left.times[hit] + self._reach.high, side="left")
+        return _Ranges(
+            order,
+            np.searchsorted(composite, own + after),
+            np.searchsorted(composite, own + before),
+            hit,
+            True,
+            checked | {-1},
+        )
+
+    def narrowest(self) -> _Ranges:
+        """Without equalities: whichever key of either side leaves the fewest candidates, or time."""
+        found = [self._by_key(key, of_left=True) for key in dict.fromkeys(f.factor.right.sql for f in self.factors)]
+        found += [self._by_key(key, of_left=False) for key in dict.fromkeys(f.factor.left.sql for f in self.factors)]
+        if self._reach.is_bounded:
+            found.append(self._by_time())
+        return min(found, key=lambda ranges: ranges.candidates)
+
+    def _by_key(self, key: str, *, of_left: bool) -> _Ranges:
+        """The tuples of one side sorted by one of its keys, and probed with all that is compared with that key."""
+        sorted_side = self._right if of_left else self._left
+        numbers = [
+            number
+            for number, each in enumerate(self.factors)
+            if (each.factor.right.sql if of_left else each.factor.left.sql) == key
+        ]
+        first_factor = self.factors[numbers[0]]
+        own = first_factor.right if of_left else first_factor.left
+        order = sorted_places(own, sorted_side)
+        checked = []
+        probes = len(self._left) if of_left else len(self._right)
+        first = np.zeros(probes, dtype=np.int64)
+        last = np.full(probes, len(order), dtype=np.int64)
+        for number in numbers:
+            factor = self.factors[number]
+            codes, probe = (factor.right, factor.left) if of_left else (factor.left, factor.right)
+            if codes is not own and not np.array_equal(codes, own):
+                continue  # texts are coded anew for each comparison
+            checked.append(number)
+            # `probe relop sorted`, seen from the probing side.
+            relop = factor.relop if of_left else factor.relop.flipped
+            in_order = codes[order]
+            match relop:
+                case Relop.LT:
+                    first = np.maximum(first, np.searchsorted(in_order, probe, side="right"))
+                case Relop.LE:
+                    first = np.maximum(first, np.searchsorted(in_order, probe, side="left"))
+                case Relop.GT:
+                    last = np.minimum(last, np.searchsorted(in_order, probe, side="left"))
+                case _:
+                    last = np.minimum(last, np.searchsorted(in_order, probe, side="right"))
+        return _Ranges(order, first, last, None, of_left, frozenset(checked))
+
+    def _by_time(self) -> _Ranges:
+        order = self._right.order(_TIME)
+        times = self._right.times[order]
+        first = np.searchsorted(times, self._left.times + self._reach.low, side="right")
+        last = np.searchsorted(times, self._left.times + self._reach.high, side="left")
+        return _Ranges(order, first, last, None, True, frozenset({-1}))
+
+
+def _those(pairs: Pairs, mask: Mask) -> Pairs:
+    return pairs if mask.all() else Pairs(pairs.left[mask], pairs.right[mask])
+
+
+def _is_own(stem: DataStem, equal: Sequence[_Factor], codes: Int64s) -> bool:
+    """Whether the codes are those that the SteM has for the key by itself."""
+    return len(equal) == 1 and stem._codes.get(equal[0].factor.right.sql) is codes
+
+
+def _codes(left: DataStem, right: DataStem, factor: JoinFactor) -> tuple[Int64s, Int64s]:
+    """Both sides of a comparison as integers."""
+    column = left.column(factor.left)
+    if key_kind(column.type) is KeyKind.INT64:
+        return left.codes(factor.left.sql), right.codes(factor.right.sql)
+    # Texts and long decimals are ranked among themselves.
+    both = pa.concat_arrays([_whole(column), _whole(right.column(factor.right))])
+    if factor.relop is Relop.EQ:
+        ranks = both.dictionary_encode().indices.fill_null(-1)
+    else:
+        ranks = pc.rank(both, tiebreaker="dense")
+    codes = to_numpy(ranks).astype(np.int64)
+    return codes[: len(left)], codes[len(left) :]
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _combined(one: tuple[Int64s, Int64s], other: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
+    """Codes that are equal where both are."""
+    split = len(one[0])
+    _, first = np.unique(np.concatenate(one), return_inverse=True)
+    values, second = np.unique(np.concatenate(other), return_inverse=True)
+    codes = first * len(values) + second
+    return codes[:split], codes[split:]
