@@ -142,6 +142,11 @@ class QueryState:
     def keeps_results(self) -> bool:
         return self.materialize is not Materialize.NONE
 
+    @property
+    def joins(self) -> bool:
+        """Whether pairs are kept for it."""
+        return self.keeps_results and self.shape.joined is not None
+
 
 class Writing:
     """Numbers shapes and factors while queries are written down."""

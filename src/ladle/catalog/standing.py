@@ -111,6 +111,8 @@ class Queries(Mapping[str, QueryState]):
     readers: Map[str, frozenset[str]] = field(default_factory=Map)
     """The queries that read each query as a relation."""
     complete: Map[str, QueryState] = field(default_factory=Map)
+    joining: Map[str, QueryState] = field(default_factory=Map)
+    """Those that join streams and keep results."""
 
     def __getitem__(self, name: str) -> QueryState:
         return self.by_name[name]
@@ -156,6 +158,7 @@ class Changing:
         self._views = _Opened(queries.views)
         self._readers = _writable(queries.readers)
         self._complete = _writable(queries.complete)
+        self._joining = _writable(queries.joining)
 
     def get(self, name: str) -> QueryState | None:
         return self._by_name.get(name.lower())
@@ -193,6 +196,8 @@ class Changing:
             self._readers[read.lower()] = self._readers.get(read.lower(), frozenset()) | {name}
         if query.materialize is Materialize.COMPLETE:
             self._complete[name] = query
+        if query.joins:
+            self._joining[name] = query
 
     def restore(self, query: QueryState) -> None:
         """Add a query as a checkpoint has it."""
@@ -227,6 +232,8 @@ class Changing:
             successor is None or successor.materialize is not Materialize.COMPLETE
         ):
             del self._complete[name]
+        if query.joins and (successor is None or not successor.joins):
+            del self._joining[name]
 
     def finish(self) -> Queries:
         return Queries(
@@ -237,6 +244,7 @@ class Changing:
             self._views.finish(),
             _written(self._readers),
             _written(self._complete),
+            _written(self._joining),
         )
 
     def _keys(self, shape: Shape, factors: tuple[Factors, ...]) -> list[str]:

@@ -99,6 +99,12 @@ class Backfill:
                     if not self._run_job(name):
                         break
                     jobs += 1
+            while not (stopping is not None and stopping.is_set()):
+                self._ingest.await_landing(_WAIT_SECONDS_MAX)
+                with self._store.pin() as catalog:
+                    if not self._ingest.joining.run_job(catalog, self._ingest.left_out):
+                        break
+                jobs += 1
         return jobs
 
     def _forget_gone(self, streams: Collection[StreamState]) -> None:

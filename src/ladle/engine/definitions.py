@@ -12,8 +12,8 @@ from ladle.catalog import Catalog, StreamState
 from ladle.collector import uncollected
 from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, InUse, LadleError, unknown
-from ladle.plan import Plan
+from ladle.errors import AlreadyExists, InUse, LadleError, Unsupported, unknown
+from ladle.plan import Plan, WindowKind
 from ladle.schema import Column, StreamSchema, type_name
 from ladle.sql.statements import Materialize
 
@@ -114,6 +114,8 @@ class Definitions:
                 for name, (plan, mode) in plans.items()
                 if replace or name not in standing
             ]
+            for _, plan, mode in current:
+                _refuse_unbounded(catalog, plan, mode)
             now_us = self._store.clock.now_us()
             if replace and standing:
                 return entries.register(_with_readers_bound(catalog, current, now_us), now_us, replacing=True)
@@ -197,6 +199,23 @@ def _refuse_other_columns(catalog: Catalog, name: str, plan: Plan) -> None:
         columns = ", ".join(f"{field.name} {type_name(field.type)}" for field in old)
         why = f"and its columns must stay the same: {columns}"
     raise InUse(f"Query '{before.name}' can't be replaced: {others}, {why}.", hint="drop them first")
+
+
+def _refuse_unbounded(catalog: Catalog, plan: Plan, mode: Materialize) -> None:
+    """Pairs are kept for what is in a join's windows: of streams that grow without end they would too."""
+    if plan.joined is None or mode is Materialize.NONE:
+        return
+    for number in sorted(plan.joined.scans):
+        scan = plan.scans[number]
+        # A quarantine is retained as long as its stream.
+        stream = base_stream(catalog, scan.block.stream.partition(".")[0])
+        if stream.retain_us is None and scan.window.kind in (WindowKind.EVERYTHING, WindowKind.LANDMARK):
+            raise Unsupported(
+                f"The state of this join is unbounded: it would keep pairs of all tuples that stream '{stream.name}' "
+                "ever had.",
+                hint=f"give it a window ({stream.name} [RANGE 1 HOUR]), the stream a RETAIN, or keep nothing: "
+                "materialize = 'none'",
+            )
 
 
 def mode_of(materialize: str | Materialize) -> Materialize:

@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState
 from ladle.eddy import Account
 from ladle.eddy.routing import merged
 from ladle.engine.auto import Auto
+from ladle.engine.joining import Joining
 from ladle.engine.store import Store
 from ladle.errors import Closed, LadleError
 from ladle.pipeline import Failures, Pipeline
@@ -57,6 +58,7 @@ class Lane:
 class Ingest:
     def __init__(self, store: Store, pipeline: Callable[[], Pipeline], auto: Auto) -> None:
         self._store = store
+        self.joining = Joining(store, pipeline)
         self._pipeline = pipeline
         self._auto = auto
         self._tickets: dict[int, dict[str, Account]] = {}
@@ -218,7 +220,8 @@ class Ingest:
         with self._lock:
             self._in_flight.add(task.token)
         try:
-            manifests = sorted(run(task), key=lambda manifest: manifest.partition)
+            with self.joining.with_epoch(catalog, stream, self.left_out) as (joins, owed):
+                manifests = sorted(run(replace(task, joins=joins, owed=owed)), key=lambda manifest: manifest.partition)
             self._note_failures(manifests)
             self._note_tickets(stream_id, manifests)
             files = [file for manifest in manifests for file in manifest.files]

@@ -28,6 +28,7 @@ from ladle.engine.store import Store
 from ladle.errors import LadleError
 from ladle.stem.backfill import BackfillTask, run_backfill
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
+from ladle.stem.pairs import SUFFIX as PAIRS_SUFFIX
 from ladle.stem.results import SUFFIX
 
 _log = logging.getLogger(__name__)
@@ -224,6 +225,7 @@ class Maintenance:
                     useless[pair] = pair[0].isdisjoint(pair[1])
                 if useless[pair]:
                     coverage.remove(data_file, name)
+        self._ingest.joining.clean(catalog, self._is_being_written)
         live_sets = {f"{stream.id}-" for stream in catalog.streams.values()}
         for path in (self._store.warehouse.derived / "querysets").glob("*.page"):  # and none that is being written
             stale = _age_seconds(path) > _QUERY_SET_SECONDS
@@ -236,7 +238,8 @@ class Maintenance:
         """
         limit = self._store.settings.results_bytes_max
         found: list[tuple[float, int, Path]] = []
-        for path in (self._store.warehouse.derived / "results").glob(f"*/*{SUFFIX}"):
+        derived = self._store.warehouse.derived
+        for path in (*derived.glob(f"results/*/*{SUFFIX}"), *derived.glob(f"joins/*/*{PAIRS_SUFFIX}")):
             with suppress(FileNotFoundError):
                 stat = path.stat()
                 found.append((stat.st_mtime, stat.st_size, path))

@@ -25,6 +25,7 @@ from ladle.pipeline.residuals import Residuals
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask
 from ladle.stem.epoch import EpochTask, Manifest
+from ladle.stem.joining import JoinTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,9 @@ class LazyPipeline:
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
         return self._run(lambda spark: spark.run_backfill(tasks))
+
+    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
+        return self._run(lambda spark: spark.run_joins(tasks))
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         if self._residuals is not None:

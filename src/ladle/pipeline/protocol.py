@@ -12,6 +12,7 @@ import pyarrow as pa
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask
 from ladle.stem.epoch import EpochTask, Manifest
+from ladle.stem.joining import JoinTask
 
 Failures = Mapping[int, tuple[str, bool]]
 
@@ -73,6 +74,10 @@ class Pipeline(Protocol):
         ...
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures: ...
+
+    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
+        """Find pairs; why those of a file could not be, by its name."""
+        ...
 
     def run_residual(
         self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float

@@ -38,6 +38,7 @@ from ladle.plan.window import MAX_US, MIN_US
 from ladle.schema import TIMESTAMP
 from ladle.stem.backfill import BackfillTask, run_backfill
 from ladle.stem.epoch import EpochTask, Manifest, run_task
+from ladle.stem.joining import JoinTask, run_joins
 
 _BYTES_PER_TASK = 8 << 20
 
@@ -131,6 +132,16 @@ class SparkPipeline:
 
         replies = self._run(self._numbers(len(groups)), work)
         return {block: (reason, slow) for reply in replies for block, (reason, slow) in reply}
+
+    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
+        cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
+        groups = _split(tasks, min(cores, len(tasks)))
+
+        def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
+            return run_joins(groups[partition])
+
+        replies = self._run(self._numbers(len(groups)), work)
+        return {owner: reason for reply in replies for owner, reason in reply.items()}
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         session = self._residual_session(plan)

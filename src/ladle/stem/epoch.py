@@ -18,6 +18,7 @@ from ladle.archive.segments import DataFile, SegmentWriter, WrittenFile
 from ladle.eddy import Account, Router
 from ladle.schema import TIMESTAMP, StreamSchema
 from ladle.stem.intake import Bounds, Intake, Rejected
+from ladle.stem.joining import JoinProbe, JoinTask, run_joins
 from ladle.stem.query_stem import QueryStem, load_stem
 from ladle.stem.results import ResultsWriter
 
@@ -42,6 +43,10 @@ class EpochTask:
     factor_seconds_max: float
     tickets: Mapping[str, Account] = field(default_factory=dict)
     """What the eddy knows of the operators."""
+    joins: tuple[JoinProbe, ...] = ()
+    """The joins that new tuples take part in."""
+    owed: tuple[JoinTask, ...] = ()
+    """Pairs of older files that nobody has found yet."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,23 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
         tuples, task.archive, f"{name}.parquet", task.schema, stem, router, task.results, task.segment_rows_max,
         task.factor_seconds_max,
     )  # fmt: skip
+    _join(task, partition, written)
     # File names are unique in a warehouse; a cache may know a file by its name alone.
     quarantined = _write_quarantine(task, f"{name}-quarantine.parquet", rejected)
     return Manifest(partition, as_files(written), as_files(quarantined), failures, router.accounts)
+
+
+def _join(task: EpochTask, partition: int, written: WrittenFile | None) -> None:
+    """Probe the other streams' SteMs. What can't be found now stays uncovered, and whoever comes next is told why."""
+    if written is not None:
+        span = (
+            min(segment.ts_min_us for segment in written.segments),
+            max(segment.ts_max_us for segment in written.segments),
+        )
+        own = [each for probe in task.joins if (each := probe.of(written.name, span)) is not None]
+        run_joins(own)
+    if partition == 0:
+        run_joins(task.owed)
 
 
 def write_probed(

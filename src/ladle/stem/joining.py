@@ -107,13 +107,13 @@ def run_join(task: JoinTask) -> str | None:
     return None
 
 
-def run_joins(tasks: Iterable[JoinTask]) -> dict[tuple[str, str], str]:
-    """The same for several; why a file's pairs could not be found, by the join's directory and the file."""
+def run_joins(tasks: Iterable[JoinTask]) -> dict[str, str]:
+    """The same for several of one join; why a file's pairs could not be found, by its name."""
     failures = {}
     for task in tasks:
         reason = run_join(task)
         if reason is not None:
-            failures[task.directory.name, task.owner] = reason
+            failures[task.owner] = reason
     return failures
 
 

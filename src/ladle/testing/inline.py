@@ -22,6 +22,7 @@ from ladle.pipeline.protocol import Failures
 from ladle.plan import Plan
 from ladle.stem.backfill import BackfillTask, run_backfill
 from ladle.stem.epoch import EpochTask, Manifest, run_task
+from ladle.stem.joining import JoinTask, run_joins
 from ladle.testing.one_row import borrowed_spark
 
 
@@ -43,6 +44,9 @@ class InlinePipeline:
         for task in tasks:
             failures |= run_backfill(task)
         return failures
+
+    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
+        return run_joins(tasks)
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         if self._residuals is not None:

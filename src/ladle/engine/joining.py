@@ -1,0 +1,332 @@
+"""Which pairs of data files joins need, and who finds them (DESIGN section 8).
+
+An epoch's tasks probe the other streams' files with their own. Pairs that its snapshot did not have yet (two streams'
+epochs at the same time, tasks of one epoch in a self-join) are uncovered, and are found with the next epoch or by the
+backfill, whichever comes first; and so is what a new query wants of old data. As with results there is no state but
+what is uncovered.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ladle.archive.segments import DataFile
+from ladle.catalog import Catalog, StreamState
+from ladle.engine.invoke import clock_of
+from ladle.engine.reader import Reader
+from ladle.engine.store import Store
+from ladle.pipeline import Pipeline
+from ladle.plan import PairJoin, Reach, Window
+from ladle.plan.join import reach
+from ladle.plan.window import MAX_US
+from ladle.stem.blocks import NO_BLOCKS, BlockSet
+from ladle.stem.joining import JoinProbe, JoinSide, JoinTask, Probed
+from ladle.stem.pairs import Blocks, JoinCoverage, owner_of
+
+_log = logging.getLogger(__name__)
+
+_TASKS_PER_JOB_MAX = 16
+_OWED_ROWS_MAX = 1 << 18
+"""Tuples whose pairs an epoch finds for others, beside its own."""
+
+Mask = npt.NDArray[np.bool_]
+Combo = tuple[str, str]
+"""The names of a left and a right data file."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A pair join, and what the queries that share it want of it."""
+
+    pair: PairJoin
+    digest: str
+    left: StreamState
+    right: StreamState
+    left_blocks: Blocks
+    right_blocks: Blocks
+    reach: Reach
+    views: frozenset[tuple[Window, Window, tuple[str, ...]]]
+    """The windows on both sides, and the streams of a query, which set its NOW."""
+
+    @property
+    def itself(self) -> bool:
+        return self.left.id == self.right.id
+
+
+class _Want(NamedTuple):
+    """What one query wants of a pair join."""
+
+    pair: PairJoin
+    left_window: Window
+    right_window: Window
+    streams: tuple[str, ...]
+    left_block: int | None
+    """None: it has no filter."""
+    right_block: int | None
+
+
+class Joining:
+    def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._lock = threading.Lock()
+        self._claimed: set[tuple[str, Combo]] = set()
+        """Pairs of files that are being joined."""
+        self.failing: dict[tuple[str, Combo], str] = {}
+        """Pairs of files that could not be joined, with the reason: they are computed on invocation."""
+
+    # -- what is wanted --
+
+    def demands(self, catalog: Catalog, left_out: BlockSet = NO_BLOCKS) -> list[Demand]:
+        """The joins of standing queries that keep results, but for those with blocks that are left out."""
+        found: dict[str, list[_Want]] = {}
+        for query in catalog.queries.joining.values():
+            if not left_out.isdisjoint(BlockSet.of(query.blocks)):
+                continue
+            assert query.shape.joined is not None
+            scans = query.shape.scans
+            for edge in (edge for join in query.shape.joined.joins for edge in join.edges):
+                left, right = catalog.streams.get(edge.pair.left.lower()), catalog.streams.get(edge.pair.right.lower())
+                if left is None or right is None:  # a quarantine, which is joined when somebody asks
+                    continue
+                left_block, right_block = (
+                    query.blocks[number] if query.factors[number] else None for number in (edge.left, edge.right)
+                )
+                windows = scans[edge.left].window, scans[edge.right].window
+                want = _Want(edge.pair, *windows, query.shape.streams, left_block, right_block)
+                found.setdefault(edge.pair.digest(left.id, right.id), []).append(want)
+        return [_demand(catalog, digest, wants) for digest, wants in found.items()]
+
+    def needed(self, catalog: Catalog, demand: Demand) -> Iterator[tuple[DataFile, DataFile]]:
+        """The pairs of files that some query's windows have, or are about to have."""
+        wall_us = self._store.clock.now_us()
+        reader = Reader(self._store, catalog, wall_us)
+        lefts, rights = demand.left.files, demand.right.files
+        wanted = np.zeros((len(lefts), len(rights)), dtype=np.bool_)
+        for left_window, right_window, streams in demand.views:
+            now_us = clock_of(streams, catalog, wall_us)
+            wanted |= np.outer(
+                _touched(reader, demand.left, left_window, now_us), _touched(reader, demand.right, right_window, now_us)
+            )
+        left_spans, right_spans = ([_span(file) for file in files] for files in (lefts, rights))
+        for left, right in zip(*wanted.nonzero(), strict=True):
+            if demand.reach.allows(left_spans[left], right_spans[right]):
+                yield lefts[left], rights[right]
+
+    def missing(self, catalog: Catalog, demand: Demand) -> list[tuple[DataFile, DataFile]]:
+        """Those of them that are not covered."""
+        coverage = self._store.join_coverage(demand.digest)
+        with self._lock:
+            return [
+                (left, right)
+                for left, right in self.needed(catalog, demand)
+                if not _is_covered(coverage, demand, left.name, right.name)
+                and (demand.digest, (left.name, right.name)) not in self._claimed
+                and (demand.digest, (left.name, right.name)) not in self.failing
+            ]
+
+    # -- with an epoch --
+
+    @contextmanager
+    def with_epoch(
+        self, catalog: Catalog, stream: StreamState, left_out: BlockSet
+    ) -> Iterator[tuple[tuple[JoinProbe, ...], tuple[JoinTask, ...]]]:
+        """The joins that new tuples of a stream take part in, and what was left to find of the same joins."""
+        own = (
+            [demand for demand in self.demands(catalog, left_out) if stream.id in (demand.left.id, demand.right.id)]
+            if catalog.queries.joining
+            else []
+        )
+        probes = tuple(self._probe(catalog, demand, stream) for demand in own)
+        owed: list[JoinTask] = []
+        rows = 0
+        for demand in own:
+            for task, task_rows in self._tasks(demand, self.missing(catalog, demand)):
+                if rows and rows + task_rows > _OWED_ROWS_MAX:
+                    break
+                owed.append(task)
+                rows += task_rows
+        with self._claiming(owed):
+            yield probes, tuple(owed)
+
+    def _probe(self, catalog: Catalog, demand: Demand, stream: StreamState) -> JoinProbe:
+        wall_us = self._store.clock.now_us()
+        reader = Reader(self._store, catalog, wall_us)
+
+        def probed(side: StreamState, other: StreamState, number: int) -> tuple[Probed, ...]:
+            if side.id != stream.id:
+                return ()
+            touched = np.zeros(len(other.files), dtype=np.bool_)
+            for left_window, right_window, streams in demand.views:
+                window = (left_window, right_window)[number]
+                touched |= _touched(reader, other, window, clock_of(streams, catalog, wall_us))
+            return tuple(Probed(other.files[at].name, _span(other.files[at])) for at in np.flatnonzero(touched))
+
+        as_left, as_right = probed(demand.left, demand.right, 1), probed(demand.right, demand.left, 0)
+        return JoinProbe(self._task(demand, "", ()), as_left, as_right, demand.itself)
+
+    # -- by the backfill --
+
+    def run_job(self, catalog: Catalog, left_out: BlockSet) -> bool:
+        """One job for what is uncovered; whether there was any."""
+        if not catalog.queries.joining:
+            return False
+        for demand in self.demands(catalog, left_out):
+            found = [task for task, _ in self._tasks(demand, self.missing(catalog, demand))]
+            tasks = found[:_TASKS_PER_JOB_MAX]
+            if not tasks:
+                continue
+            with self._claiming(tasks):
+                failures = self._pipeline().run_joins(tasks)
+            self._note(demand, tasks, failures)
+            return True
+        return False
+
+    def _note(self, demand: Demand, tasks: Sequence[JoinTask], failures: dict[str, str]) -> None:
+        coverage = self._store.join_coverage(demand.digest)
+        for task in tasks:
+            reason = failures.get(task.owner)
+            for left, right in task.files:
+                if not _is_covered(coverage, demand, left, right):
+                    why = reason or "what was found could not be kept"
+                    self.failing[demand.digest, (left, right)] = why
+            if reason is not None:
+                _log.warning("%s is joined on invocation where %s takes part: %s", demand.pair.text, task.owner, reason)
+
+    # -- files nobody needs --
+
+    def clean(self, catalog: Catalog, writing: Callable[[str], bool]) -> None:
+        """Remove what belongs to joins, files and windows that are gone, and what another covers."""
+        demands = {demand.digest: demand for demand in self.demands(catalog)}
+        directories = [path for path in _listed(self._store.warehouse.joins) if not path.name.startswith(".")]
+        for directory in directories:
+            demand = demands.get(directory.name)
+            if demand is None:
+                shutil.rmtree(directory, ignore_errors=True)
+                continue
+            coverage = self._store.join_coverage(demand.digest)
+            wanted = {(left.name, right.name) for left, right in self.needed(catalog, demand)}
+            live = {file.name for stream in (demand.left, demand.right) for file in stream.files}
+            useful = {
+                id(entry)
+                for left, right in wanted
+                if (entry := coverage.find(left, right, demand.reach, demand.left_blocks, demand.right_blocks))
+            }
+            for file in coverage.files():
+                owner = owner_of(file.name) or ""
+                if owner not in live and writing(owner):
+                    continue
+                combos = [(entry.cover.left, entry.cover.right) for entry in file.entries]
+                covered = [combo for combo in combos if _is_covered(coverage, demand, *combo)]
+                needed = any(id(entry) in useful for entry in file.entries)
+                # One that covers some queries alone is good until the others are covered too.
+                waits = any(combo in wanted and combo not in covered for combo in combos)
+                if not needed and not waits:
+                    coverage.remove([file.name])
+        living = {name for stream in catalog.streams.values() for name in (file.name for file in stream.files)}
+        with self._lock:
+            self.failing = {
+                key: why for key, why in self.failing.items() if key[0] in demands and living.issuperset(key[1])
+            }
+
+    # -- tasks --
+
+    def _tasks(self, demand: Demand, missing: Sequence[tuple[DataFile, DataFile]]) -> list[tuple[JoinTask, int]]:
+        """What is missing, by the later file of each pair, newest first; and how many tuples that looks at."""
+        owned: dict[str, list[tuple[DataFile, DataFile]]] = {}
+        newest: dict[str, int] = {}
+        for left, right in missing:
+            owner = left if left.epoch_last >= right.epoch_last else right
+            owned.setdefault(owner.name, []).append((left, right))
+            newest[owner.name] = owner.epoch_last
+        tasks = []
+        for name in sorted(owned, key=lambda each: -newest[each]):
+            combos = owned[name]
+            files = {file.name: file.rows for combo in combos for file in combo}
+            names = tuple((left.name, right.name) for left, right in combos)
+            tasks.append((self._task(demand, name, names), sum(files.values())))
+        return tasks
+
+    def _task(self, demand: Demand, owner: str, files: tuple[Combo, ...]) -> JoinTask:
+        settings = self._store.settings
+        return JoinTask(
+            demand.pair,
+            demand.reach,
+            self._side(demand.left, demand.left_blocks),
+            self._side(demand.right, demand.right_blocks),
+            self._store.warehouse.joins / demand.digest,
+            owner,
+            files,
+            settings.join_pairs_max,
+            settings.factor_seconds_max,
+        )
+
+    def _side(self, stream: StreamState, blocks: Blocks) -> JoinSide:
+        paths = self._store.warehouse.stream(stream.id)
+        return JoinSide(paths.archive, paths.results, stream.schema.arrow, stream.schema.timestamp_column, blocks)
+
+    @contextmanager
+    def _claiming(self, tasks: Collection[JoinTask]) -> Iterator[None]:
+        claimed = {(task.directory.name, combo) for task in tasks for combo in task.files}
+        with self._lock:
+            self._claimed |= claimed
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._claimed -= claimed
+
+
+def _demand(catalog: Catalog, digest: str, wants: Sequence[_Want]) -> Demand:
+    """All that the queries of one pair join want."""
+    pair = wants[0].pair
+    views = frozenset((want.left_window, want.right_window, want.streams) for want in wants)
+    reaches = [reach(left, right) for left, right, _ in views]
+    return Demand(
+        pair,
+        digest,
+        catalog.streams[pair.left.lower()],
+        catalog.streams[pair.right.lower()],
+        _all_blocks(want.left_block for want in wants),
+        _all_blocks(want.right_block for want in wants),
+        Reach(min(each.low for each in reaches), max(each.high for each in reaches)),
+        views,
+    )
+
+
+def _all_blocks(blocks: Iterable[int | None]) -> Blocks:
+    found = set(blocks)
+    return None if None in found else frozenset(block for block in found if block is not None)
+
+
+def _is_covered(coverage: JoinCoverage, demand: Demand, left: str, right: str) -> bool:
+    return coverage.find(left, right, demand.reach, demand.left_blocks, demand.right_blocks) is not None
+
+
+def _touched(reader: Reader, stream: StreamState, window: Window, now_us: int) -> Mask:
+    """Which files have tuples of a window, or of where it will be when its streams have caught up with each other."""
+    extent = reader.extent_of(window, stream, now_us)._replace(end_us=MAX_US)
+    touched = np.zeros(len(stream.files), dtype=np.bool_)
+    touched[reader.files_in(stream, extent)] = True
+    return touched
+
+
+def _span(file: DataFile) -> tuple[int, int]:
+    return file.ts_min_us, file.ts_max_us
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except FileNotFoundError:
+        return []
