@@ -8,6 +8,7 @@ from typing import Any
 
 from ladle.errors import LadleError
 
+POLICIES = ("tickets", "random", "fixed", "best", "worst")
 _MAY_BE_ZERO = {"grace_seconds", "cache_bytes_max", "kept_bytes_max", "aggregates_bytes_max", "residual_rows_max"}
 
 
@@ -37,12 +38,16 @@ class Settings:
     """A query in mode auto that nobody asks for so long is swapped out until somebody does."""
     results_bytes_max: int = 32 << 30
     """What kept results may take on disk; beyond it queries in mode auto are swapped out, the longest idle first."""
+    eddy_policy: str = "tickets"
+    """In which order the eddy visits operators: tickets, random, fixed, best or worst; no answer depends on it."""
     factor_seconds_max: float = 2.0
     """A factor that takes longer over one segment leaves its own queries uncovered there."""
     backfill_rows_max: int = 1 << 19
     """Tuples scanned by one backfill job at most; fewer when they take long, so that epochs pass between jobs."""
     push_bytes_max: int = 1 << 30
     """Pushed bytes that may wait in one stream's inbox; beyond it a push is refused."""
+    table_bytes_max: int = 1 << 28
+    """Rows that a table may have, as bytes in memory; a statement that would make it larger is refused."""
     retry_seconds_max: float = 60.0
     """The longest pause before a failed source is started again."""
     grace_seconds: float = 60.0
@@ -51,8 +56,14 @@ class Settings:
     """How often compaction, retention, clean-up and the Delta follower look for work."""
 
     def __post_init__(self) -> None:
+        if self.eddy_policy not in POLICIES:
+            raise LadleError(
+                f"The setting eddy_policy can't be {self.eddy_policy!r}.", hint=f"it is one of {', '.join(POLICIES)}"
+            )
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "eddy_policy":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise LadleError(f"The setting {field.name} can't be {value!r}.", hint="it is a number, zero or more")
             if value == 0 and field.name not in _MAY_BE_ZERO:

@@ -1,4 +1,4 @@
-"""Streams' schemas. Arrow's types are the type system; Spark SQL's names are how people write them.
+"""Schemas of streams and tables. Arrow's types are the type system; Spark SQL's names are how people write them.
 
 Column names keep the case they were declared in and are compared without it, as in Spark.
 """
@@ -52,7 +52,7 @@ def type_name(type_: pa.DataType) -> str:
 
 
 def is_supported(type_: pa.DataType) -> bool:
-    """Whether a column of a stream may have this type."""
+    """Whether a column may have this type."""
     if pa.types.is_list(type_):
         return is_supported(type_.value_type)
     if pa.types.is_map(type_):
@@ -83,19 +83,10 @@ class StreamSchema:
     timestamp: str | None = None
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        _check_declared(self.columns)
         for column in self.columns:
-            if column.name.lower() in seen:
-                raise TypeMismatch(f"Column '{column.name}' is declared twice.")
             if column.name.lower() == ARRIVAL:
                 raise TypeMismatch(f"'{ARRIVAL}' is the name of the arrival time; choose another column name.")
-            if not is_supported(column.type):
-                raise TypeMismatch(
-                    f"Column '{column.name}' can't have the type {type_name(column.type)}.",
-                    hint="use BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, "
-                    "DATE, TIMESTAMP, TIMESTAMP_NTZ, or ARRAY, STRUCT and MAP of these",
-                )
-            seen.add(column.name.lower())
         if self.timestamp is not None and self.column(self.timestamp) is None:
             raise TypeMismatch(f"TIMESTAMP BY names '{self.timestamp}', which is not a column.")
         if self.timestamp is not None and not pa.types.is_timestamp(self.arrow.field(self.timestamp_column).type):
@@ -104,8 +95,7 @@ class StreamSchema:
             )
 
     def column(self, name: str) -> Column | None:
-        lowered = name.lower()
-        return next((column for column in self.columns if column.name.lower() == lowered), None)
+        return _named(self.columns, name)
 
     @cached_property
     def timestamp_column(self) -> str:
@@ -156,6 +146,54 @@ class StreamSchema:
     def from_json(value: dict[str, str]) -> StreamSchema:
         declared = decode_schema(value["columns"])
         return StreamSchema(tuple(Column(field.name, field.type) for field in declared), value["timestamp"])
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of a table. Its rows have no time of their own."""
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        _check_declared(self.columns)
+
+    def column(self, name: str) -> Column | None:
+        return _named(self.columns, name)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
+    def to_json(self) -> str:
+        return encode_schema(self.arrow)
+
+    @staticmethod
+    def from_json(value: str) -> TableSchema:
+        return TableSchema(tuple(Column(field.name, field.type) for field in decode_schema(value)))
+
+
+def _check_declared(columns: tuple[Column, ...]) -> None:
+    """Each name once, and types that a column may have."""
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise TypeMismatch(f"Column '{column.name}' is declared twice.")
+        if not is_supported(column.type):
+            raise TypeMismatch(
+                f"Column '{column.name}' can't have the type {type_name(column.type)}.",
+                hint="use BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, "
+                "DATE, TIMESTAMP, TIMESTAMP_NTZ, or ARRAY, STRUCT and MAP of these",
+            )
+        seen.add(column.name.lower())
+
+
+def _named(columns: tuple[Column, ...], name: str) -> Column | None:
+    lowered = name.lower()
+    return next((column for column in columns if column.name.lower() == lowered), None)
 
 
 def encode_schema(schema: pa.Schema) -> str:

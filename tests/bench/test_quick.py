@@ -57,6 +57,15 @@ def test_psoup(tmp_path: Path) -> None:
 
 
 @pytest.mark.not_at_one_row("measures time")
+def test_joins(tmp_path: Path) -> None:
+    """Every run in it compares its pairs with DuckDB's."""
+    assert main(["bench", "joins", "--quick", "--out", str(tmp_path)]) == 0
+    bars = figures(tmp_path, "joins-quick")["bars"]
+    assert len(bars) == 5
+    assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in bars)
+
+
+@pytest.mark.not_at_one_row("measures time")
 def test_a_rate_with_wrong_counts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,28 @@ def test_functions_from_the_command_line(trades: Run) -> None:
     assert trades("sql", "-c", "DROP FUNCTION dear").out == "function dear dropped\n"
 
 
+def test_tables_from_the_command_line(trades: Run) -> None:
+    said = {
+        "CREATE TABLE companies (symbol STRING, country STRING)": "table companies created\n",
+        "INSERT INTO companies VALUES ('IBM', 'US'), ('KO', NULL)": "2 rows inserted into companies\n",
+        "UPDATE companies SET country = 'US' WHERE symbol = 'KO'": "1 row updated in companies\n",
+        "DELETE FROM companies WHERE symbol = 'GS'": "0 rows deleted from companies\n",
+    }
+    for text, message in said.items():
+        ran = trades("sql", "-c", text)
+        assert (ran.code, ran.out) == (0, message)
+    joined = "SELECT symbol, country FROM trades JOIN companies USING (symbol) ORDER BY symbol"
+    assert trades("sql", "-c", joined, "--format", "csv").out.splitlines()[1:] == ['"IBM","US"', '"KO","US"']
+    assert '"companies"' in trades("sql", "-c", "SHOW TABLES", "--format", "csv").out
+    trades("register", "home", joined)
+    refused = trades("sql", "-c", "DROP TABLE companies")
+    assert refused.code == 1
+    assert "queries read it: home" in refused.err
+    refused = trades("sql", "-c", "UPDATE trades SET size = 1")
+    assert refused.code == 1
+    assert "UPDATE is for tables" in refused.err
+
+
 def test_rows_limits_a_table_and_nothing_else(trades: Run) -> None:
     assert "(first 1 of 3 rows)" in trades("sql", "-c", "SELECT * FROM trades", "--rows", "1").out
     every = trades("sql", "-c", "SELECT * FROM trades", "--rows", "1", "--format", "json")
@@ -321,6 +343,7 @@ def test_a_row_of_parquet_is_named_by_its_number(trades: Run, tmp_path: Path) ->
         ["explain", "q"],
         ["status"],
         ["sql", "-c", "INSERT INTO trades VALUES (1)"],
+        ["sql", "-c", "DELETE FROM companies"],
         ["sql", "-c", "SHOW STREAMS"],
     ],
     ids=lambda argv: " ".join(argv[:1]),

@@ -95,6 +95,8 @@ def test_a_session(shell: Terminal, tmp_path: Path) -> None:
     shell.type("SELECT nope FROM trades;\r")
     shell.wait_for("error: ")
     shell.wait_for("^")
+    shell.type("\\tables\r")
+    assert "(0 rows)" in shell.wait_for(" ms")
     shell.type("\\d trades\r")
     assert "DOUBLE" in shell.wait_for(" ms")
     shell.type("\\nonsense\r")

@@ -71,6 +71,12 @@ STATEMENT_HEADINGS = {
     "AddColumn": "### ALTER STREAM ... ADD COLUMN",
     "SetRetain": "### ALTER STREAM ... SET RETAIN",
     "DropStream": "### DROP STREAM",
+    "CreateTable": "### CREATE TABLE",
+    "DropTable": "### DROP TABLE",
+    "InsertRows": "## INSERT",
+    "UpdateRows": "### UPDATE",
+    "DeleteRows": "### DELETE",
+    "ShowTables": "### SHOW TABLES",
     "CreateQuery": "### CREATE QUERY",
     "DropQuery": "### DROP QUERY",
     "CreateFunction": "### CREATE FUNCTION",
@@ -94,7 +100,8 @@ def test_every_statement_is_documented(statement: str) -> None:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     for field in fields(Settings):
-        assert f"| `{field.name}` | {field.default:,} |" in PYTHON
+        default = field.default if isinstance(field.default, str) else f"{field.default:,}"
+        assert f"| `{field.name}` | {default} |" in PYTHON
 
 
 def test_every_error_is_documented() -> None:
@@ -107,7 +114,8 @@ def test_every_call_of_the_interface_is_documented() -> None:
     for name in ("sql", "execute", "push", "attach", "register", "register_many", "query", "queries", "streams"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
-    for name in ("create_function", "drop_function", "functions"):
+    for name in ("create_function", "drop_function", "functions", "create_table", "drop_table", "insert", "tables"):
+        assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
     for name in inspect.signature(Database.create_function).parameters:
         assert name in PYTHON
@@ -186,6 +194,34 @@ def test_the_functions_of_the_documentation_do_what_they_say(tmp_path: Path) -> 
         assert db.execute(created)[2].table.to_pylist() == [{"count(1)": 1}]
         zones = "SELECT zone(x, y) AS z FROM VALUES (1D, 2D), (10D, 1D), (NULL, 1D) AS t(x, y)"
         assert db.sql(zones).table.to_pylist() == [{"z": "inside"}, {"z": "outside"}, {"z": None}]
+
+
+def test_the_tables_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:
+    section = SQL.partition("\n## Tables\n")[2].partition("\n## ")[0]
+    blocks = [block for block in sql_blocks() if block in section]
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE, size INT, at TIMESTAMP) TIMESTAMP BY at")
+        at = datetime(2026, 1, 30, tzinfo=UTC)
+        for symbol in ("IBM", "SAP", "KO"):
+            db.push("trades", [{"symbol": symbol, "price": 1.5, "size": 2, "at": at}], wait=True)
+        answers = [answer for block in blocks for answer in db.execute(block)]
+        assert [answer.message for answer in answers if answer.message] == [
+            "table companies created",
+            "3 rows inserted into companies",
+            "1 row inserted into companies",
+            "query traded stands",
+            "1 row updated in companies",
+            "4 rows updated in companies",
+            "1 row deleted from companies",
+        ]
+        expected = [{"country": "GB", "value": 3.0}, {"country": "US", "value": 6.0}]
+        assert sorted(db.invoke("traded").to_pylist(), key=lambda row: row["country"]) == expected
+        example = re.search(r"```python\n(.*?)```", PYTHON.partition("## Tables")[2], re.S)
+        assert example is not None
+        names: dict[str, Any] = {"db": db}
+        exec(compile(example[1], "example.py", "exec"), names)
+        assert [table.name for table in db.tables()] == ["companies", "limits"]
+        assert [table.rows for table in db.tables()] == [3, 3]
 
 
 def python_blocks() -> list[str]:

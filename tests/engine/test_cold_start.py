@@ -74,6 +74,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.register("SELECT word, count(*) AS c, max(at) AS m FROM s [RANGE 1 HOUR] GROUP BY word", name="g")
         db.push("s", [{"n": n, "word": f"w{n % 2}", "at": datetime(2023, 1, 1, 0, n)} for n in range(4)], wait=True)
         db.push("s", [{"n": "bad", "at": datetime(2023, 1, 1)}], wait=True)
+        db.sql("CREATE TABLE words (word STRING, label STRING)")
+        db.sql("INSERT INTO words VALUES ('w0', 'even'), ('w1', 'odd')")
         db.backfill()
     return path
 
@@ -89,6 +91,7 @@ def test_reading_loads_nothing_heavy(small: Path) -> None:
         "SELECT n, word, at FROM s WHERE word LIKE 'w%' ORDER BY n DESC LIMIT 2",
         "SELECT reason FROM s.quarantine",
         "SELECT count(*) FROM s [ROWS 3]",
+        "SELECT n, label FROM s JOIN words USING (word) ORDER BY n",
     )
     answers = read(small, *asked)
     assert all(said for said, *_ in answers)

@@ -168,6 +168,28 @@ def test_functions_through_another_process(remote: RemoteDatabase) -> None:
     assert remote.queries() == []
 
 
+def test_tables_through_another_process(remote: RemoteDatabase) -> None:
+    assert remote.create_table("names", {"n": "INT", "name": "STRING"})
+    assert not remote.create_table("names", {"n": "INT"}, if_not_exists=True)
+    assert remote.insert("NAMES", [{"n": 1, "name": "one"}, {"n": 2}]) == 2
+    with pytest.raises(TypeMismatch, match="Row 0 does not fit table 'names'"):
+        remote.insert("names", [{"n": "x"}])
+    with pytest.raises(UnknownName, match="Tables: names"):
+        remote.insert("nomes", [])
+    assert remote.sql("UPDATE names SET name = 'two' WHERE n = 2").message == "1 row updated in names"
+    (table,) = remote.tables()
+    assert (table.name, table.rows, table.version, table.schema.names) == ("names", 2, 2, ("n", "name"))
+    remote.push("ticks", ticks(1, 2, 3), wait=True)
+    remote.register("SELECT t.n, s.name FROM ticks t JOIN names s ON t.n = s.n", name="q")
+    assert sorted(remote.invoke("q").table.column("name").to_pylist()) == ["one", "two"]
+    with pytest.raises(InUse, match="queries read it: q"):
+        remote.drop_table("names")
+    remote.drop_table("names", cascade=True)
+    remote.drop_table("names", if_exists=True)
+    assert remote.tables() == []
+    assert remote.queries() == []
+
+
 def test_status_comes_whole(remote: RemoteDatabase) -> None:
     remote.register("SELECT n FROM ticks WHERE n > 1", name="q", materialize="complete")
     remote.push("ticks", [*ticks(1, 2), {"n": "bad"}], wait=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from ladle.plan import Function
-from ladle.schema import TIMESTAMP, Column, StreamSchema
+from ladle.schema import TIMESTAMP, Column, StreamSchema, TableSchema
 
 RESERVED = ("end", "order", "begin", "now", "range", "rows", "timestamp", "query", "stream", "at")
 
@@ -17,20 +17,25 @@ def _schema(by: str | None = None, /, **columns: pa.DataType) -> StreamSchema:
 
 
 class Names:
-    """What the binder asks, of these streams, queries and functions."""
+    """What the binder asks, of these streams, queries, functions and tables."""
 
     def __init__(
         self,
         streams: Mapping[str, StreamSchema],
         queries: Mapping[str, str] | None = None,
         functions: Sequence[Function] = (),
+        tables: Mapping[str, TableSchema] | None = None,
     ) -> None:
         self.streams = dict(streams)
         self.queries = dict(queries or {})
         self.functions = list(functions)
+        self.tables = dict(tables or {})
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         return next(((key, value) for key, value in self.streams.items() if key.lower() == name.lower()), None)
+
+    def table_schema(self, name: str) -> tuple[str, TableSchema] | None:
+        return next(((key, value) for key, value in self.tables.items() if key.lower() == name.lower()), None)
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
         return next(((key, value) for key, value in self.queries.items() if key.lower() == name.lower()), None)
@@ -44,12 +49,15 @@ class Names:
     def stream_names(self) -> Iterable[str]:
         return self.streams
 
+    def table_names(self) -> Iterable[str]:
+        return self.tables
+
     def query_names(self) -> Iterable[str]:
         return self.queries
 
 
 class Catalog(Names):
-    """A few streams, a quarantine, two standing queries and a function."""
+    """A few streams, a quarantine, a table, two standing queries and a function."""
 
     def __init__(self) -> None:
         streams = {
@@ -69,6 +77,8 @@ class Catalog(Names):
             "Expensive": "SELECT symbol, price FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 10 MINUTES END NOW",
             "Nested": "SELECT symbol FROM expensive WHERE symbol <> 'x'",
         }
+        columns = (Column("Symbol", pa.string()), Column("name", pa.string()), Column("listed", pa.date32()))
+        tables = {"Companies": TableSchema(columns)}
         source = "def is_spike(price, symbol):\n    return pc.greater(price, 100)\n"
         parameters = (Column("price", pa.float64()), Column("symbol", pa.string()))
-        super().__init__(streams, queries, [Function(7, "is_spike", parameters, pa.bool_(), source)])
+        super().__init__(streams, queries, [Function(7, "is_spike", parameters, pa.bool_(), source)], tables)

@@ -1,8 +1,9 @@
 """Bound plans as text: each block of `fixtures/plans.txt` is a query, its scans and its residual.
 
-A scan reads `_s0 stream | factor & factor | window | columns`, the residual is Spark's text; where streams are joined,
-`_j0: left scan, right scan left stream * right stream | comparisons`, and the statement over joins. Everything that must hold
-for every plan (it survives JSON, every column of the text is one that its scan brings) is checked for each block too.
+A scan reads `_s0 stream | factor & factor | window | columns`, a table `_t0 table | columns`, the residual is Spark's
+text; where streams are joined, `_j0: left scan, right scan left stream * right stream | comparisons`, and the statement
+over joins. Everything that must hold for every plan (it survives JSON, every column of the text is one that its scan
+brings) is checked for each block too.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ def render(plan: Plan) -> str:
         f"{scan.window} | {', '.join(scan.columns)}"
         for scan in plan.scans
     ]
+    lines += [f"{table.relation} {table.table} | {', '.join(table.columns)}" for table in plan.tables]
     residual = plan.residual
     if residual.projection is not None:
         lines.append("projection " + ", ".join(f"{column} AS {name}" for name, column in residual.projection))
     else:
         lines.append(residual.spark_sql)
     if plan.joined is not None:
-        lines += [f"{join.relation}: {e.left}, {e.right} {e.pair.text}" for join in plan.joined.joins for e in join.edges]
+        lines += [
+            f"{join.relation}: {e.left}, {e.right} {e.pair.text}" for join in plan.joined.joins for e in join.edges
+        ]
         lines.append(plan.joined.residual.spark_sql)
     return "\n".join(lines)
 

@@ -22,6 +22,9 @@ ATTEMPTS = [
     "SELECT * FROM sqlite_master",
     "SELECT * FROM _s0",
     "SELECT symbol FROM trades JOIN _s0 ON true",
+    "SELECT * FROM _t0",
+    "SELECT name FROM companies JOIN _t0 ON true",
+    "DELETE FROM _t0",
     "SELECT * FROM spark_catalog.default.t",
     "SELECT * FROM trades.secret",
     "SELECT * FROM other.trades",
@@ -56,6 +59,8 @@ ATTEMPTS = [
     "CREATE FUNCTION f AS 'x'",
     "CREATE TEMPORARY VIEW v AS SELECT 1",
     "CREATE TABLE t USING csv OPTIONS (path '/etc/passwd')",
+    "CREATE TABLE t (a INT) USING csv OPTIONS (path '/etc/passwd')",
+    "CREATE TABLE t (a INT) LOCATION '/tmp/x'",
     "EXECUTE IMMEDIATE 'SELECT 1'",
     "BEGIN SELECT 1; END",
     "INSERT INTO DIRECTORY '/tmp/x' SELECT 1",
@@ -90,3 +95,6 @@ def test_a_cte_can_not_pose_as_a_scan() -> None:
     plan = bind("WITH _s0 AS (SELECT 1 AS one) SELECT one, symbol FROM _s0, trades", Catalog())
     assert "WITH `_s0`" not in plan.residual.spark_sql
     assert plan.scans[0].block.stream == "trades"
+    plan = bind("WITH _t0 AS (SELECT 1 AS one) SELECT one, name FROM _t0, companies", Catalog())
+    assert "WITH `_t0`" not in plan.residual.spark_sql
+    assert plan.tables[0].table == "Companies"

@@ -11,24 +11,30 @@ import pytest
 from tests.sql.names import RESERVED, Catalog
 
 from ladle.errors import SqlError
-from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema
+from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema, TableSchema
 from ladle.sql import bind, is_complete, parse, parse_one, split_script
 from ladle.sql.statements import (
     AddColumn,
     CreateQuery,
     CreateStream,
+    CreateTable,
+    DeleteRows,
     Describe,
     DropQuery,
     DropStream,
+    DropTable,
     ExplainQuery,
     ExplainSelect,
     Insert,
+    InsertRows,
     Materialize,
     Select,
     SetRetain,
     ShowQueries,
     ShowStreams,
+    ShowTables,
     Statement,
+    UpdateRows,
 )
 
 DAY_US = 86_400_000_000
@@ -43,7 +49,20 @@ def one(text: str) -> Statement:
     [
         ("SHOW STREAMS", ShowStreams()),
         ("show queries;", ShowQueries()),
+        ("show tables", ShowTables()),
         ("DESCRIBE trades", Describe("trades")),
+        ("DESCRIBE TABLE companies", Describe("companies")),
+        (
+            "CREATE TABLE t (a INT, `b c` STRING)",
+            CreateTable("t", TableSchema((Column("a", pa.int32()), Column("b c", pa.string())))),
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS table (a DATE)",
+            CreateTable("table", TableSchema((Column("a", pa.date32()),)), True),
+        ),
+        ("DROP TABLE t", DropTable("t")),
+        ("DROP TABLE IF EXISTS t CASCADE", DropTable("t", cascade=True, if_exists=True)),
+        ("DELETE FROM companies", DeleteRows("Companies", None)),
         ("DESC trades.quarantine", Describe("trades.quarantine")),
         ("DESCRIBE STREAM trades", Describe("trades")),
         ("DESCRIBE query", Describe("query")),
@@ -169,6 +188,25 @@ def test_insert_without_columns_means_all_of_them() -> None:
     assert isinstance(statement, Insert)
     assert statement.columns == ("symbol", "Price", "size", "at")
     assert [factor.sql for factor in statement.plan.scans[0].block.factors] == ["`Price` > 1"]
+
+
+def test_what_changes_a_table_is_a_select_over_it() -> None:
+    inserted = one("INSERT INTO companies (listed, symbol) VALUES ('2024-01-31', 'IBM')")
+    assert isinstance(inserted, InsertRows)
+    assert inserted.table == "Companies"
+    assert inserted.plan.tables == ()
+    assert "CAST(NULL AS STRING) AS `name`" in inserted.plan.residual.spark_sql
+    updated = one("UPDATE companies SET name = upper(companies.symbol) WHERE listed IS NULL")
+    assert isinstance(updated, UpdateRows)
+    assert [table.table for table in updated.plan.tables] == ["Companies"]
+    assert updated.plan.schema is not None
+    assert updated.plan.schema.names == ["Symbol", "name", "listed", "_changed"]
+    assert updated.plan.residual.duckdb_sql is not None
+    deleted = one("DELETE FROM companies WHERE symbol = 'IBM'")
+    assert isinstance(deleted, DeleteRows)
+    assert deleted.plan is not None
+    assert "NOT" in deleted.plan.residual.spark_sql
+    assert deleted.plan.residual.duckdb_sql is not None
 
 
 def test_a_script_is_split_by_its_tokens() -> None:

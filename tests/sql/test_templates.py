@@ -15,7 +15,7 @@ from tests.sql.names import Catalog
 from ladle import sql
 from ladle.errors import LadleError
 from ladle.plan import Plan
-from ladle.schema import Column, StreamSchema
+from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql import templates
 from ladle.sql.templates import Templates
 
@@ -229,3 +229,14 @@ def test_threads_share_it() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_a_template_over_a_table_knows_when_that_is_another() -> None:
+    names, cache = names_of({"s": SCHEMA}, {}), Templates(sql._bind)
+    for number in range(4):
+        both(cache, f"SELECT s.n, c.name FROM s JOIN companies c ON s.word = c.symbol WHERE s.n < {number}", names)
+    assert cache.filled
+    filled = cache.filled
+    names.tables = {"companies": TableSchema((Column("name", pa.int32()), Column("symbol", pa.string())))}
+    both(cache, "SELECT s.n, c.name FROM s JOIN companies c ON s.word = c.symbol WHERE s.n < 9", names)
+    assert cache.filled == filled

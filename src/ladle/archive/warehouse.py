@@ -1,9 +1,14 @@
 """The directory that holds everything, and the lock of the one process that writes it.
 
-FORMAT which format this is lock flock'ed by the writer; says who it is ladle.sock where the writer listens
-log/ the one log: what is true streams/<id>/archive/ a stream's segments, also a Delta table; beside it
-quarantine/, inbox/, sources/ leases/ what readers in other processes hold on to derived/ may be deleted at
-any moment boot the run of the machine in which derived/ was begun
+FORMAT                   which format this is
+lock                     flock'ed by the writer; says who it is
+ladle.sock               where the writer listens
+log/                     the one log: what is true
+streams/<id>/archive/    a stream's segments, also a Delta table; beside it quarantine/, inbox/, sources/
+tables/<id>/             a table's rows, each version a file
+leases/                  what readers in other processes hold on to
+derived/                 may be deleted at any moment
+boot                     the run of the machine in which derived/ was begun
 """
 
 from __future__ import annotations
@@ -53,6 +58,7 @@ class Warehouse:
         self.path = path
         self.log = path / "log"
         self.streams = path / "streams"
+        self.tables = path / "tables"
         self.derived = path / "derived"
         self.joins = self.derived / "joins"
         self.leases = path / "leases"
@@ -80,6 +86,10 @@ class Warehouse:
         if stream_id not in self._stream_paths:
             self._stream_paths[stream_id] = self._paths_of(stream_id)
         return self._stream_paths[stream_id]
+
+    def table(self, table_id: int) -> Path:
+        """Where the versions of a table are."""
+        return self.tables / str(table_id)
 
     def _paths_of(self, stream_id: int) -> StreamPaths:
         root = self.streams / str(stream_id)
@@ -139,7 +149,7 @@ def _open_for_writing(root: Path) -> Warehouse:
             write_durably(root / _FORMAT, json.dumps(body).encode() + b"\n")
             fsync_directory(root.parent)
         warehouse = Warehouse(root, lock=lock)
-        for directory in (warehouse.log, warehouse.streams, warehouse.derived, warehouse.leases):
+        for directory in (warehouse.log, warehouse.streams, warehouse.tables, warehouse.derived, warehouse.leases):
             directory.mkdir(exist_ok=True)
         if not warehouse.trusts_derived:
             _begin_derived(warehouse)

@@ -171,7 +171,7 @@ def native_queries(spark: Any, inputs: Path, selections: Sequence[Selection], sc
     def frame(selection: Selection) -> Any:
         return source(spark, inputs).where(selection.condition).observe("seen", F.count(F.lit(1)).alias("n"))
 
-    return _run_native([frame(selection) for selection in selections], "append", scratch)
+    return run_native([frame(selection) for selection in selections], "append", scratch)
 
 
 def native_windows(spark: Any, inputs: Path, selections: Sequence[Selection], columns: str, scratch: Path) -> Native:
@@ -184,10 +184,10 @@ def native_windows(spark: Any, inputs: Path, selections: Sequence[Selection], co
         kept = source(spark, inputs).withWatermark("ts", "1 second").where(selection.condition)
         return kept.groupBy(F.window("ts", "10 seconds", "1 second")).agg(*aggregates)
 
-    return _run_native([frame(selection) for selection in selections], "update", scratch)
+    return run_native([frame(selection) for selection in selections], "update", scratch)
 
 
-def _run_native(frames: Sequence[Any], mode: str, scratch: Path) -> Native:
+def run_native(frames: Sequence[Any], mode: str, scratch: Path) -> Native:
     """Start all, wait for all. The time that starting them takes is not counted against them."""
     running = []
     began = time.time()

@@ -9,18 +9,22 @@ from ladle.catalog.entries import (
     add_column,
     create_function,
     create_stream,
+    create_table,
     drop_function,
     drop_stream,
+    drop_table,
     epoch,
     register,
     replace_files,
     set_retain,
+    set_table,
     unregister,
 )
 from ladle.catalog.queries import QueryState
 from ladle.catalog.snapshot import Catalog
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
+from ladle.catalog.tables import TableState
 
 INBOX = "inbox"
 """The source whose batches are pushes; its batch number is the highest push taken in."""
@@ -36,15 +40,19 @@ __all__ = [
     "QueryState",
     "Segments",
     "StreamState",
+    "TableState",
     "View",
     "add_column",
     "create_function",
     "create_stream",
+    "create_table",
     "drop_function",
     "drop_stream",
+    "drop_table",
     "epoch",
     "register",
     "replace_files",
     "set_retain",
+    "set_table",
     "unregister",
 ]

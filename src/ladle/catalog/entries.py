@@ -10,7 +10,7 @@ import pyarrow as pa
 from ladle.archive.segments import DataFile
 from ladle.catalog.queries import Writing
 from ladle.plan import Function, Plan
-from ladle.schema import Column, StreamSchema, encode_schema
+from ladle.schema import Column, StreamSchema, TableSchema, encode_schema
 from ladle.sql.statements import Materialize
 
 
@@ -39,6 +39,20 @@ def set_retain(stream: str, retain_us: int | None) -> dict[str, Any]:
 def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:
     """A stream goes, and with it the queries named: all in one."""
     return {"kind": "drop_stream", "stream": stream, "queries": list(queries)}
+
+
+def create_table(name: str, schema: TableSchema) -> dict[str, Any]:
+    return {"kind": "create_table", "name": name, "schema": schema.to_json()}
+
+
+def set_table(table: str, file: str | None, rows: int, size: int) -> dict[str, Any]:
+    """A table's next version: all its rows are in this file."""
+    return {"kind": "set_table", "table": table, "file": file, "rows": rows, "bytes": size}
+
+
+def drop_table(table: str, queries: Iterable[str] = ()) -> dict[str, Any]:
+    """A table goes, and with it the queries named: all in one."""
+    return {"kind": "drop_table", "table": table, "queries": list(queries)}
 
 
 def register(

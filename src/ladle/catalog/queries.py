@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from ladle.plan import Block, Factor, Joined, Plan, Residual, Scan, Window
+from ladle.plan import Block, Factor, Joined, Plan, Residual, Scan, TableScan, Window
 from ladle.plan.function import Function
 from ladle.plan.query import factor_from_json, factor_to_json, plan_from_json, plan_to_json
 from ladle.sql.statements import Materialize
@@ -50,6 +50,7 @@ class Shape:
     queries: tuple[str, ...]
     functions: tuple[Function, ...]
     joined: Joined | None
+    tables: tuple[TableScan, ...]
     text: str
     """As the log has it."""
 
@@ -67,7 +68,7 @@ class Shape:
             Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns)
             for scan, own in zip(self.scans, factors, strict=True)
         )
-        return Plan(sql, scans, self.residual, self.schema, self.queries, self.functions, self.joined)
+        return Plan(sql, scans, self.residual, self.schema, self.queries, self.functions, self.joined, self.tables)
 
 
 _shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
@@ -81,7 +82,7 @@ def shape_from_text(text: str) -> Shape:
         return known
     plan = plan_from_json({**json.loads(text), "sql": ""})
     scans = tuple(ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns) for scan in plan.scans)
-    shape = Shape(scans, plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, text)
+    shape = Shape(scans, plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, text)
     return _shapes.setdefault(text, shape)
 
 
@@ -163,7 +164,8 @@ class Writing:
         """A plan's text, shape and factors."""
         # Plans made of one template share these very objects; others are told apart by what they say.
         scans = tuple((scan.relation, scan.block.stream, id(scan.window), scan.columns) for scan in plan.scans)
-        key = (id(plan.residual), id(plan.schema), scans, plan.queries, id(plan.functions), id(plan.joined))
+        shared = (id(plan.residual), id(plan.schema), id(plan.functions), id(plan.joined))
+        key = (shared, scans, plan.queries, plan.tables)
         number = self._seen.get(key)
         if number is None:
             number = self._seen[key] = self._shape(_text_of(key, plan))

@@ -10,8 +10,9 @@ from ladle.archive.segments import DataFile
 from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
 from ladle.catalog.standing import Changing, Queries, block_key
 from ladle.catalog.streams import QUARANTINE, StreamState
+from ladle.catalog.tables import TableState
 from ladle.plan import Block, Function
-from ladle.schema import Column, StreamSchema, decode_schema
+from ladle.schema import Column, StreamSchema, TableSchema, decode_schema
 from ladle.sql.statements import Materialize
 
 
@@ -28,6 +29,7 @@ class Catalog:
     """Queries have ids of their own, so that blocks fill their pages."""
     functions: Mapping[str, Function] = field(default_factory=dict)
     """The users' functions by lower-case name, each as it is now."""
+    tables: Mapping[str, TableState] = field(default_factory=dict)
 
     @property
     def block_ids(self) -> Mapping[str, int]:
@@ -39,6 +41,10 @@ class Catalog:
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         stream = self.stream(name)
         return None if stream is None else (stream.name, stream.schema)
+
+    def table_schema(self, name: str) -> tuple[str, TableSchema] | None:
+        table = self.table(name)
+        return None if table is None else (table.name, table.schema)
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
         query = self.query(name)
@@ -53,6 +59,9 @@ class Catalog:
     def stream_names(self) -> Iterable[str]:
         return [stream.name for stream in self.streams.values()]
 
+    def table_names(self) -> Iterable[str]:
+        return [table.name for table in self.tables.values()]
+
     def query_names(self) -> Iterable[str]:
         return [query.name for query in self.queries.in_order()]
 
@@ -65,6 +74,9 @@ class Catalog:
         if stream is None or not dot:
             return stream
         return stream.quarantine if part == "quarantine" else None
+
+    def table(self, name: str) -> TableState | None:
+        return self.tables.get(name.lower())
 
     def query(self, name: str) -> QueryState | None:
         return self.queries.get(name.lower())
@@ -87,6 +99,15 @@ class Catalog:
         """Names of the queries that read a standing query as a relation."""
         readers = [self.queries[reader] for reader in self.queries.readers.get(name.lower(), ())]
         return [query.name for query in sorted(readers, key=lambda query: query.place)]
+
+    def queries_over(self, table: str) -> list[str]:
+        """Names of the queries that read a table, also through queries that they read."""
+        wanted = table.lower()
+        return [
+            query.name
+            for query in self.queries.in_order()
+            if any(each.table.lower() == wanted for each in query.shape.tables)
+        ]
 
     def queries_calling(self, name: str) -> list[str]:
         """Names of the queries that call a function, also through queries that they read."""
@@ -117,12 +138,14 @@ class Catalog:
             "next_query": self.next_query,
             "streams": [stream.to_json() for stream in self.streams.values()],
             "functions": [function.to_json() for function in self.functions.values()],
+            "tables": [table.to_json() for table in self.tables.values()],
             **queries_to_json(self.queries.in_order()),
         }
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Catalog:
         streams = [StreamState.from_json(stream) for stream in value["streams"]]
+        tables = [TableState.from_json(table) for table in value.get("tables", ())]
         catalog = Catalog(
             value["seq"],
             value["epoch"],
@@ -131,6 +154,7 @@ class Catalog:
             # Formats before 2 had one sequence of ids for everything.
             next_query=value.get("next_query", value["next_id"]),
             functions={each["name"].lower(): Function.from_json(each) for each in value.get("functions", ())},
+            tables={table.name.lower(): table for table in tables},
         )
         changing = catalog._changing()
         for query in queries_from_json(value):
@@ -142,6 +166,9 @@ class Catalog:
 
     def _with_stream(self, stream: StreamState) -> Catalog:
         return replace(self, streams={**self.streams, stream.name.lower(): stream})
+
+    def _with_table(self, table: TableState) -> Catalog:
+        return replace(self, tables={**self.tables, table.name.lower(): table})
 
 
 def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -172,6 +199,23 @@ def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["stream"].lower()
     return replace(catalog, streams={name: s for name, s in catalog.streams.items() if name != gone})
+
+
+def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    table = TableState(catalog.next_id, entry["name"], TableSchema.from_json(entry["schema"]))
+    return replace(catalog, next_id=catalog.next_id + 1)._with_table(table)
+
+
+def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    table = catalog.tables[entry["table"].lower()]
+    version = {"file": entry["file"], "rows": entry["rows"], "bytes": entry["bytes"], "version": table.version + 1}
+    return catalog._with_table(replace(table, **version))
+
+
+def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
+    gone = entry["table"].lower()
+    return replace(catalog, tables={name: t for name, t in catalog.tables.items() if name != gone})
 
 
 def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -254,6 +298,9 @@ _APPLY = {
     "add_column": _apply_add_column,
     "set_retain": _apply_set_retain,
     "drop_stream": _apply_drop_stream,
+    "create_table": _apply_create_table,
+    "set_table": _apply_set_table,
+    "drop_table": _apply_drop_table,
     "register": _apply_register,
     "replace": _apply_register,
     "unregister": _apply_unregister,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _READS = frozenset({"SELECT", "WITH", "VALUES", "(", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SUBSCRIBE"})
 """First words of statements that change nothing: a script of these alone needs no right to write."""
 
-_WRITES = frozenset({"CREATE", "ALTER", "DROP", "INSERT"})
+_WRITES = frozenset({"CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE"})
 
 
 def add(commands: Commands) -> None:
@@ -90,10 +90,12 @@ def _add_explain(commands: Commands) -> None:
         description="Show how a standing query, or any SELECT, is answered.",
         examples="""
             ladle explain expensive
+            ladle explain --analyze expensive
             ladle explain "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 MINUTE END NOW"
         """,
     )
     add_warehouse(explain)
+    explain.add_argument("--analyze", action="store_true", help="also invoke it, and say what that took")
     explain.add_argument("query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query")
 
 
@@ -214,7 +216,8 @@ def _explain(args: argparse.Namespace) -> int:
         # A single word is a name, so that a misspelt one is answered with the names there are.
         is_name = len(args.query.split()) == 1
         with about(args.query):
-            text = db.query(args.query).explain() if is_name else db.explain(args.query)
+            name = db.query(args.query).name if is_name else args.query
+            text = db.explain(name, analyze=args.analyze)
     sys.stdout.write(f"{text}\n")
     return 0
 

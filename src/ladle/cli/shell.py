@@ -35,12 +35,13 @@ from ladle.errors import LadleError
 # fmt: off
 KEYWORDS = (
     "ADD", "AHEAD", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
-    "CAST", "COLUMN", "CREATE", "CROSS", "DAY", "DAYS", "DESC", "DESCRIBE", "DISTINCT", "DROP",
+    "CAST", "COLUMN", "CREATE", "CROSS", "DAY", "DAYS", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP",
     "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FOREVER", "FROM", "FUNCTION", "FUNCTIONS", "GROUP",
     "HAVING", "HOUR", "HOURS", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LANGUAGE", "LIKE", "LIMIT",
     "MAX", "MINUTE", "MINUTES", "NOT", "NOW", "NULL", "OR", "ORDER", "PYTHON", "QUERIES", "QUERY",
     "RANGE", "REPLACE", "RETAIN", "RETURNS", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "SINCE", "STREAM",
-    "STREAMS", "SUBSCRIBE", "THEN", "TIMESTAMP", "TRUE", "UNION", "VALUES", "WHEN", "WHERE", "WITH",
+    "STREAMS", "SUBSCRIBE", "TABLE", "TABLES", "THEN", "TIMESTAMP", "TRUE", "UNION", "UPDATE", "VALUES",
+    "WHEN", "WHERE", "WITH",
 )
 FUNCTIONS = (
     "avg", "coalesce", "count", "date_trunc", "lower", "max", "min", "round", "sum", "upper",
@@ -50,15 +51,17 @@ TYPES = (
     "STRING", "TIMESTAMP_NTZ", "TINYINT",
 )
 # fmt: on
-_BEFORE_RELATION = frozenset({"FROM", "INTO", "DESCRIBE"})
-"""Words after which only the name of a stream or query can stand."""
+_BEFORE_RELATION = frozenset({"FROM", "INTO", "UPDATE", "DESCRIBE"})
+"""Words after which only the name of a stream, table or query can stand."""
 
 HELP = r"""A statement ends with a semicolon and may span lines.
-  \streams      the streams             \d NAME   columns of a stream or query
+  \streams      the streams             \d NAME   columns of a stream, table or query
+  \tables       the tables
   \queries      the standing queries    \?        this help
   \status       rates, sources, epochs  \q        leave (also Ctrl-D)
-Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE QUERY, DROP QUERY,
-SHOW QUERIES, CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, SELECT, INSERT INTO, EXPLAIN, SUBSCRIBE.  Example:
+Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE TABLE, DROP TABLE,
+SHOW TABLES, CREATE QUERY, DROP QUERY, SHOW QUERIES, CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, SELECT,
+INSERT INTO, UPDATE, DELETE, EXPLAIN, SUBSCRIBE.  Example:
   SELECT symbol, max(price) FROM trades GROUP BY symbol BEGIN NOW - INTERVAL 1 MINUTE END NOW;"""
 
 
@@ -121,6 +124,7 @@ class Shell:
         self._completer = NameCompleter()
         self._commands: dict[str, Callable[[str], None]] = {
             "\\streams": lambda _: self._execute("SHOW STREAMS"),
+            "\\tables": lambda _: self._execute("SHOW TABLES"),
             "\\queries": lambda _: self._execute("SHOW QUERIES"),
             "\\d": self._describe,
             "\\status": lambda _: self._status(),
@@ -183,9 +187,10 @@ class Shell:
         """What completion offers; a warehouse that can't tell now must not end the shell."""
         names: dict[str, str] = {}
         try:
-            for stream in self._db.streams():
-                names[stream.name] = "stream"
-                names.update((column, f"column of {stream.name}") for column in _columns(stream))
+            for kind, relations in (("stream", self._db.streams()), ("table", self._db.tables())):
+                for relation in relations:
+                    names[relation.name] = kind
+                    names.update((column, f"column of {relation.name}") for column in _columns(relation))
             names.update((query.name, "query") for query in self._db.queries())
         except LadleError:
             return

@@ -20,9 +20,15 @@ _UNKNOWN_SECONDS = 2e-8
 
 
 class Policy(Enum):
+    """All but tickets are for measuring what tickets are worth."""
+
     TICKETS = "tickets"
+    """By what operators did so far, and now and then by lottery, to see what they would do now."""
     RANDOM = "random"
     FIXED = "fixed"
+    BEST = "best"
+    """By what is known, most tickets first, whatever is seen meanwhile."""
+    WORST = "worst"
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class Router:
     ) -> None:
         self.policy = policy
         self._all = dict(known or {})
+        self._known = dict(self._all)
         self._new: dict[str, Account] = {}
         self._random = random.Random(seed)
         self._turn = 0
@@ -94,10 +101,17 @@ class Router:
                 return list(operators)
             case Policy.RANDOM:
                 return self._random.sample(operators, len(operators))
+            case Policy.BEST | Policy.WORST:
+                worst_first = self.policy is Policy.WORST
+                return sorted(operators, key=lambda name: self._tickets_known(name) * (1 if worst_first else -1))
             case Policy.TICKETS:
                 if explore:
                     return self._lottery(operators)
                 return sorted(operators, key=lambda name: -self.account(name).tickets)
+
+    def _tickets_known(self, operator: str) -> float:
+        """As of when this router was made."""
+        return self._known.get(operator, _NOTHING).tickets
 
     def account(self, operator: str) -> Account:
         return self._all.get(operator, _NOTHING)

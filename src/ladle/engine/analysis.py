@@ -22,6 +22,10 @@ def analysed(plan: Plan, catalog: Catalog, pipeline: Callable[[], Pipeline], sec
         stream = catalog.stream(scan.block.stream)
         assert stream is not None, f"stream {scan.block.stream} of a bound plan"
         relations[scan.relation] = pa.schema([stream.schema.arrow.field(name) for name in scan.columns])
+    for each in plan.tables:
+        table = catalog.table(each.table)
+        assert table is not None, f"table {each.table} of a bound plan"
+        relations[each.relation] = pa.schema([table.schema.arrow.field(name) for name in each.columns])
     return replace(plan, schema=pipeline().analyse(plan, relations, seconds_max))
 
 

@@ -170,15 +170,18 @@ class Auto:
                 self._awake[query_id] = _Account(query, now_us, _Fading(0.0, now_us))
 
     def _count_changes(self, catalog: Catalog, now_us: int) -> None:
-        """Note what the streams took in since the last beat."""
-        for name, stream in catalog.streams.items():
-            seen, changes = self._epochs.get(name, (stream.epochs, _Fading(0.0, now_us)))
-            if stream.epochs != seen:
-                changes.add(max(stream.epochs - seen, 0), now_us)
-            self._epochs[name] = (stream.epochs, changes)
+        """Note what streams took in, and how often tables changed, since the last beat."""
+        counts = {name: stream.epochs for name, stream in catalog.streams.items()}
+        counts |= {name: table.version for name, table in catalog.tables.items()}
+        for name, count in counts.items():
+            seen, changes = self._epochs.get(name, (count, _Fading(0.0, now_us)))
+            if count != seen:
+                changes.add(max(count - seen, 0), now_us)
+            self._epochs[name] = (count, changes)
 
     def _changes(self, query: QueryState, now_us: int) -> float:
         names = {stream.lower().partition(".")[0] for stream in query.plan.streams}
+        names |= {each.table.lower() for each in query.plan.tables}
         return sum(self._epochs[name][1].now(now_us) for name in names if name in self._epochs)
 
     def _swap_out(self, queries: Iterable[int]) -> None:

@@ -2,13 +2,17 @@
 
 Nothing is kept for a subscriber: it says up to which epoch it knows, and the rows that came since are read like those
 of any answer, from a snapshot, in its own thread. So a slow one slows nobody, and one that was away, or whose engine
-was, goes on where it stopped. The tuples of an epoch are a range in the order of arrival, also after compaction.
+was, goes on where it stopped. The tuples of an epoch are a range in the order of arrival, also after compaction; so the
+answer *as of* an epoch is that over the tuples up to the end of its range. Where rows are picked from one stream, what
+an epoch adds is read from its own range; of any other query it is what the answer as of the epoch has and the one
+before has not.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +26,9 @@ from ladle.engine.invoke import resolved
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
-from ladle.errors import Gone, Unsupported, unknown
+from ladle.errors import Gone, unknown
 from ladle.evaluate import run_residual
+from ladle.pipeline import Pipeline
 from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
 
 _LOOK_SECONDS = 0.1
@@ -41,9 +46,25 @@ class _Arrivals:
     clock_us: int
 
 
+@dataclass(frozen=True)
+class _Timeline:
+    """A stream from one epoch on: how many tuples it had, what its clock was, and what came since."""
+
+    stream: StreamState
+    rows: int
+    clock_us: int | None
+    arrivals: list[_Arrivals]
+
+    def as_of(self, epoch: int) -> tuple[int, int | None]:
+        """How many tuples it had after an epoch, in the order of arrival, and its clock."""
+        known = [each for each in self.arrivals if each.epoch <= epoch]
+        return (known[-1].last, known[-1].clock_us) if known else (self.rows, self.clock_us)
+
+
 class Changes:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
         self._store = store
+        self._pipeline = pipeline
 
     def next(self, name: str, since: int | None, seconds_max: float) -> tuple[Answer | None, int]:
         """The rows that the first epoch after `since` adds to the query's answer, and up to which epoch that tells all.
@@ -57,7 +78,6 @@ class Changes:
                 query = catalog.query(name)
                 if query is None:
                     raise unknown("query", name, catalog.query_names())
-                _check(query.plan)
                 since = catalog.epoch if since is None else since
                 for answer in self._since(query, catalog, since):
                     return answer, answer.epoch
@@ -69,33 +89,85 @@ class Changes:
 
     def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[Answer]:
         """The changes of each epoch that has any."""
-        (scan,) = query.plan.scans
-        stream = catalog.stream(scan.block.stream)
-        assert stream is not None, "the stream of a bound plan"
-        if since < stream.forgotten:
-            raise Gone(
-                f"Epochs up to {stream.forgotten} have tuples of stream '{stream.name}' that are beyond its retention.",
-                hint=f"subscribe with since={stream.forgotten}, and invoke the query for what there is",
-            )
+        plan = query.plan
         reader = Reader(self._store, catalog, self._store.clock.now_us())
-        settings = self._store.settings
-        for arrivals in self._arrivals(stream, reader, since):
+        timelines: dict[str, _Timeline] = {}
+        for name in plan.streams:
+            stream = catalog.stream(name)
+            assert stream is not None, "the stream of a bound plan"
+            if since < stream.forgotten:
+                raise Gone(
+                    f"Epochs up to {stream.forgotten} have tuples of stream '{stream.name}' that are beyond its "
+                    "retention.",
+                    hint=f"subscribe with since={stream.forgotten}, and invoke the query for what there is",
+                )
+            timelines[name] = self._timeline(stream, reader, since)
+        if plan.residual.engine is Engine.PROJECTION:
+            return self._picked(plan, reader, timelines[plan.streams[0]])
+        return self._differences(plan, reader, timelines)
+
+    def _picked(self, plan: Plan, reader: Reader, timeline: _Timeline) -> Iterator[Answer]:
+        """Of a query that picks rows of one stream: what came into its window."""
+        (scan,) = plan.scans
+        for arrivals in timeline.arrivals:
             extents = _new_extents(scan, arrivals)
             parts = [reader.read_arrivals(scan, extent, last_row) for extent, last_row in extents]
             rows = pa.concat_tables([part for part in parts if len(part)] or parts[:1]).combine_chunks()
             if not len(rows):
                 continue
-            table = run_residual(
-                query.plan,
-                {scan.relation: rows},
-                arrivals.clock_us,
-                seconds_max=settings.invoke_seconds_max,
-                memory_bytes_max=settings.residual_memory_bytes_max,
-            )
+            table = self._run(plan, {scan.relation: rows}, arrivals.clock_us)
             window = resolved(scan, extents[-1][0])
             yield Answer(table, arrivals.epoch, to_datetime(arrivals.clock_us), (window,))
 
-    def _arrivals(self, stream: StreamState, reader: Reader, since: int) -> list[_Arrivals]:
+    def _differences(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline]) -> Iterator[Answer]:
+        """Of any query: what its answer has after an epoch and had not before it."""
+        epochs = sorted({arrivals.epoch for timeline in timelines.values() for arrivals in timeline.arrivals})
+        before: Answer | None = None
+        for epoch in epochs:
+            if before is None:
+                before = self._as_of(plan, reader, timelines, epoch - 1)
+            after = self._as_of(plan, reader, timelines, epoch)
+            table = added(after.table, before.table)
+            if len(table):
+                yield Answer(table, epoch, after.now, after.windows)
+            before = after
+
+    def _as_of(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline], epoch: int) -> Answer:
+        """The answer over the tuples that had arrived after an epoch."""
+        states = {name: timeline.as_of(epoch) for name, timeline in timelines.items()}
+        clocks = [
+            clock_us
+            for name, (_, clock_us) in states.items()
+            if clock_us is not None and timelines[name].stream.event_time
+        ]
+        # Tuples that are stamped on arrival: the last of them is as late as it was.
+        arrived = [clock_us for _, clock_us in states.values() if clock_us is not None]
+        now_us = min(clocks) if clocks else max(arrived, default=self._store.clock.now_us())
+        relations: dict[str, pa.Table] = {}
+        windows = []
+        for scan in plan.scans:
+            rows, clock_us = states[scan.block.stream]
+            extent = reader.extent_as_of(scan, now_us, rows, clock_us)
+            relations[scan.relation] = reader.read_arrivals(scan, extent, rows)
+            windows.append(resolved(scan, extent))
+        relations |= {each.relation: reader.table(each) for each in plan.tables}
+        return Answer(self._run(plan, relations, now_us), epoch, to_datetime(now_us), tuple(windows))
+
+    def _run(self, plan: Plan, relations: Mapping[str, pa.Table], now_us: int) -> pa.Table:
+        settings = self._store.settings
+        rows = sum(len(table) for table in relations.values())
+        engine = plan.residual.engine
+        if engine is Engine.SPARK or (engine is Engine.DUCKDB and rows > settings.residual_rows_max):
+            return self._pipeline().run_residual(plan, relations, now_us, settings.invoke_seconds_max)
+        return run_residual(
+            plan,
+            relations,
+            now_us,
+            seconds_max=settings.invoke_seconds_max,
+            memory_bytes_max=settings.residual_memory_bytes_max,
+        )
+
+    def _timeline(self, stream: StreamState, reader: Reader, since: int) -> _Timeline:
         """The epochs after `since`, in order."""
         first_file = len(stream.files)
         while first_file and stream.files[first_file - 1].epoch_last > since:
@@ -104,6 +176,7 @@ class Changes:
         before = segments.file < first_file
         row = int(segments.rows[before].sum())
         clock_us = int(segments.ts_max_us[before].max()) if before.any() else None
+        begin = (row, clock_us)
         found: list[_Arrivals] = []
         directory = self._store.directory(stream)
         for number, file in enumerate(stream.files[first_file:], first_file):
@@ -121,9 +194,11 @@ class Changes:
                         found.append(_Arrivals(epoch, known.first, row + rows, known.before_us, newest_us))
                     else:
                         found.append(_Arrivals(epoch, row, row + rows, clock_us, newest_us))
+                else:
+                    begin = (row + rows, newest_us)
                 row += rows
                 clock_us = newest_us
-        return found
+        return _Timeline(stream, *begin, found)
 
     def _await_commit(self, seen: int, seconds_max: float) -> None:
         if not self._store.warehouse.writable:
@@ -133,12 +208,23 @@ class Changes:
             self._store.committed.wait_for(lambda: self._store.catalog.seq != seen, seconds_max)
 
 
-def _check(plan: Plan) -> None:
-    if plan.residual.engine is not Engine.PROJECTION:
-        raise Unsupported(
-            "Only queries that select rows and columns of one stream can be subscribed to yet.",
-            hint="invoke this one, or subscribe to one without expressions, aggregates and joins",
-        )
+def added(after: pa.Table, before: pa.Table) -> pa.Table:
+    """The rows of one table that another has not, as bags, in their order."""
+    if not len(before) or not len(after):
+        return after
+    left = Counter(_rows(before))
+    kept = []
+    for number, row in enumerate(_rows(after)):
+        if left[row]:
+            left[row] -= 1
+        else:
+            kept.append(number)
+    return after.take(pa.array(kept, pa.int64()))
+
+
+def _rows(table: pa.Table) -> Iterator[str]:
+    """Each row as text: equal where the rows are, NaN and nested values included."""
+    return map(repr, zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _new_extents(scan: Scan, arrivals: _Arrivals) -> list[tuple[Extent, int]]:

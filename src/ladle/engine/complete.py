@@ -10,11 +10,14 @@ import threading
 
 import pyarrow as pa
 
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, StreamState, TableState
 from ladle.engine.layout import EVERYTHING, Extent
 from ladle.engine.reader import Reader, cut_to
 from ladle.errors import EvaluationError
 from ladle.plan import Plan, RowsWindow, Scan
+
+_Inputs = tuple[StreamState | TableState | None, ...]
+"""What a query reads, as of one snapshot; whatever did not change is the same object in the next."""
 
 
 class Kept:
@@ -28,7 +31,7 @@ class Kept:
         self.too_slow = False
         """It did not end in time when it was brought up to date."""
         self._rows: list[dict[tuple[str, int], pa.Table]] = [{} for _ in plan.scans]
-        self._answer: tuple[tuple[StreamState | None, ...], list[Extent], int, pa.Table] | None = None
+        self._answer: tuple[_Inputs, list[Extent], int, pa.Table] | None = None
 
     @property
     def bytes(self) -> int:
@@ -44,19 +47,19 @@ class Kept:
             self._answer = None
 
     def answer(self, catalog: Catalog, extents: list[Extent], now_us: int) -> pa.Table | None:
-        """The last answer, if neither data nor windows have moved since."""
+        """The last answer, if neither data nor windows have moved since; a new version of a table is data too."""
         with self._lock:
             kept = self._answer
         if kept is None:
             return None
-        streams, kept_extents, kept_now_us, table = kept
-        same_data = all(a is b for a, b in zip(streams, self._streams(catalog), strict=True))
+        inputs, kept_extents, kept_now_us, table = kept
+        same_data = all(a is b for a, b in zip(inputs, self._inputs(catalog), strict=True))
         same_now = kept_now_us == now_us or not self._plan.residual.uses_now
         return table if same_data and same_now and kept_extents == extents else None
 
     def keep_answer(self, catalog: Catalog, extents: list[Extent], now_us: int, table: pa.Table) -> None:
         with self._lock:
-            self._answer = (self._streams(catalog), extents, now_us, table)
+            self._answer = (self._inputs(catalog), extents, now_us, table)
 
     def read(self, number: int, reader: Reader, scan: Scan, extent: Extent) -> pa.Table:
         """The rows of a scan, gathered only where they are not kept yet."""
@@ -88,5 +91,6 @@ class Kept:
         ]
         return pa.concat_tables(parts).select(scan.columns) if parts else reader.empty(scan)
 
-    def _streams(self, catalog: Catalog) -> tuple[StreamState | None, ...]:
-        return tuple(catalog.stream(scan.block.stream) for scan in self._plan.scans)
+    def _inputs(self, catalog: Catalog) -> _Inputs:
+        streams = tuple(catalog.stream(scan.block.stream) for scan in self._plan.scans)
+        return streams + tuple(catalog.table(each.table) for each in self._plan.tables)

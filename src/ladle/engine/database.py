@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 from ladle import sql
 from ladle.answer import Answer
 from ladle.archive.warehouse import Warehouse
-from ladle.catalog import INBOX, Catalog, QueryState, StreamState
+from ladle.catalog import INBOX, Catalog, StreamState
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.analysis import analysed
+from ladle.engine.analyze import analysis
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.changes import Changes
-from ladle.engine.definitions import Definitions, base_stream, mode_of, still_holds
+from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
 from ladle.engine.functions import FunctionMaker, Functions
-from ladle.engine.handles import Query, Stream
+from ladle.engine.handles import Query, Stream, Table
 from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
@@ -33,20 +34,11 @@ from ladle.engine.report import Report
 from ladle.engine.rows import as_table
 from ladle.engine.source import Definition
 from ladle.engine.store import Store
-from ladle.errors import (
-    AlreadyExists,
-    Closed,
-    InUse,
-    LadleError,
-    Position,
-    ReadOnly,
-    SqlError,
-    WarehouseError,
-    unknown,
-)
+from ladle.engine.tables import Change, TableMaker, Tables, handle_of
+from ladle.errors import AlreadyExists, Closed, InUse, LadleError, ReadOnly, SqlError, WarehouseError, unknown
 from ladle.pipeline import Attached, Pipeline
 from ladle.plan import Function, Plan
-from ladle.schema import Column, StreamSchema
+from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql.statements import Materialize
 from ladle.status import BackfillStatus, Status
 from ladle.stem.intake import check_columns
@@ -55,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Database(FunctionMaker):
+class Database(FunctionMaker, TableMaker):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -79,9 +71,10 @@ class Database(FunctionMaker):
         self._auto = Auto(self._store)
         self._ingest = Ingest(self._store, self._get_pipeline, self._auto)
         self._invoker = Invoker(self._store, self._get_pipeline)
-        self._changes = Changes(self._store)
+        self._changes = Changes(self._store, self._get_pipeline)
         self._backfill = Backfill(self._store, self._ingest, self._get_pipeline)
-        self._maintenance = Maintenance(self._store, self._ingest, self._auto)
+        self._tables = Tables(self._store, self._invoker)
+        self._maintenance = Maintenance(self._store, self._ingest, self._auto, self._tables)
         self._background = Background(
             self._store, pipeline, self._invoker, self._backfill, self._maintenance, self._auto
         )
@@ -108,19 +101,9 @@ class Database(FunctionMaker):
 
     def execute(self, text: str) -> list[Answer]:
         """Run the statements of a script, one after the other; the first that fails ends it."""
-        from ladle.engine.statements import run_statement
+        from ladle.engine.statements import run_script
 
-        answers = []
-        begin = 0
-        for statement in sql.split_script(text):
-            begin = text.index(statement, begin)
-            try:
-                answers.append(run_statement(self, statement))
-            except LadleError as error:
-                error.position = _in_script(error.position, text[:begin])
-                raise
-            begin += len(statement)
-        return answers
+        return run_script(self, text)
 
     def select(self, plan: Plan, bound_to: Catalog) -> Answer:
         """Answer a plan that was bound to a catalog; what it reads may have been dropped or changed since."""
@@ -253,6 +236,30 @@ class Database(FunctionMaker):
             attached.await_drained()
         return attached
 
+    # -- tables --
+
+    def define_table(self, name: str, schema: TableSchema, *, if_not_exists: bool) -> bool:
+        self._require_writable()
+        return self._definitions.create_table(name, schema, if_not_exists=if_not_exists)
+
+    def drop_table(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a table that no query reads; with `cascade` those that do go too."""
+        self._require_writable()
+        self._tables.forget(self._definitions.drop_table(name, cascade=cascade, if_exists=if_exists))
+
+    def insert(self, table: str, rows: Any) -> int:
+        """Add rows to a table, all or none: dictionaries, an Arrow table or a pandas DataFrame. How many they were."""
+        self._require_writable()
+        return self._tables.insert(table, rows)
+
+    def change_table(self, change: Change, text: str, bound_to: Catalog) -> int:
+        """Carry out INSERT, UPDATE or DELETE that was bound to a catalog; how many rows that was about."""
+        self._require_writable()
+        return self._tables.run(change, text, bound_to)
+
+    def tables(self) -> list[Table]:
+        return [handle_of(table) for table in self._snapshot().tables.values()]
+
     # -- queries --
 
     def register(
@@ -307,15 +314,12 @@ class Database(FunctionMaker):
 
     def unregister(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Let a query go; with `cascade` those that read it too."""
-        catalog = self._store.catalog
-        if catalog.query(name) is None:
-            if if_exists:
-                return
-            raise unknown("query", name, catalog.query_names())
-        self._definitions.unregister([name], cascade=cascade)
+        if if_exists and self._store.catalog.query(name) is None:
+            return
+        self._definitions.unregister([standing_query(self._store.catalog, name).name], cascade=cascade)
 
     def query(self, name: str) -> Query:
-        state = _query_state(self._snapshot(), name)
+        state = standing_query(self._snapshot(), name)
         return Query(self, state.name, state.sql, state.materialize)
 
     def queries(self) -> list[Query]:
@@ -324,7 +328,7 @@ class Database(FunctionMaker):
     def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer:
         """A standing query's answer; at another NOW, if one is given as a datetime or ISO text."""
         with self._store.pin() as catalog:
-            state = _query_state(catalog, name)
+            state = standing_query(catalog, name)
             with self._lock:
                 self._invocations[state.name] += 1
             kept = self._background.asked(state) if now is None else None
@@ -338,23 +342,24 @@ class Database(FunctionMaker):
         """What the next epoch adds to a query's answer, if one does in time, and where to go on: `Query.subscribe`."""
         return self._changes.next(name, since, seconds)
 
-    def explain(self, text: str) -> str:
-        """How a query is answered: by the name of a standing one, or the text of a SELECT."""
+    def explain(self, text: str, *, analyze: bool = False) -> str:
+        """How a query is answered: by the name of a standing one, or the text of a SELECT.
+
+        With `analyze` it is invoked too, to say what that took, and what the eddy knows.
+        """
         with self._store.pin() as catalog:
             state = catalog.query(text)
-            wall_us = self._store.clock.now_us()
-            if state is not None:
-                problem = self._report.problem(state)
-                return explain_query(
-                    self._store, catalog, state, wall_us, problem, self._invoker.aggregates, self._auto
-                )
-            plan = sql.bind(text, catalog)
-            return explain_plan(self._store, catalog, plan, wall_us, self._invoker.aggregates)
+            if state is None:
+                return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
+            wall_us, problem = self._store.clock.now_us(), self._report.problem(state)
+            said = explain_query(self._store, catalog, state, wall_us, problem, self._invoker, self._auto)
+            return f"{said}\n{analysis(state.plan, catalog, self._invoker, self._ingest)}" if analyze else said
 
-    def explain_plan(self, plan: Plan, bound_to: Catalog) -> str:
+    def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
         with self._store.pin() as catalog:
             current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog)
-            return explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker.aggregates)
+            said = explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker)
+            return f"{said}\n{analysis(current, catalog, self._invoker, self._ingest)}" if analyze else said
 
     # -- functions --
 
@@ -481,18 +486,3 @@ class Database(FunctionMaker):
             raise Closed
         if not self._store.warehouse.writable:
             raise ReadOnly("The warehouse was opened for reading.", hint="open it without read_only=True")
-
-
-def _query_state(catalog: Catalog, name: str) -> QueryState:
-    state = catalog.query(name)
-    if state is None:
-        raise unknown("query", name, catalog.query_names())
-    return state
-
-
-def _in_script(position: Position | None, before: str) -> Position | None:
-    """A position in a statement as one in the script, given the text before the statement."""
-    if position is None:
-        return None
-    column = position.column + len(before) - (before.rfind("\n") + 1) if position.line == 1 else position.column
-    return Position(position.line + before.count("\n"), column)

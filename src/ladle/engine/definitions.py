@@ -1,4 +1,4 @@
-"""Streams and standing queries come and go. Each change is one log entry, checked against the newest catalog."""
+"""Streams, tables and queries come and go. Each change is one log entry, checked against the newest catalog."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from contextlib import nullcontext
 
 from ladle import catalog as entries
 from ladle import sql
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, QueryState, StreamState, TableState
 from ladle.collector import uncollected
 from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
 from ladle.errors import AlreadyExists, InUse, LadleError, Unsupported, unknown
 from ladle.plan import Plan, WindowKind
-from ladle.schema import Column, StreamSchema, type_name
+from ladle.schema import Column, StreamSchema, TableSchema, type_name
 from ladle.sql.statements import Materialize
 
 _TAKEN = {
     "stream": "choose another name, drop it first, or keep it with IF NOT EXISTS",
+    "table": "choose another name, drop it first, or keep it with IF NOT EXISTS",
     "query": "choose another name, keep it with IF NOT EXISTS, or change it with OR REPLACE",
 }
 
@@ -80,6 +81,42 @@ class Definitions:
 
     def set_retain(self, stream: str, retain_us: int | None) -> None:
         self._store.commit(lambda catalog: entries.set_retain(base_stream(catalog, stream).name, retain_us))
+
+    # -- tables --
+
+    def create_table(self, name: str, schema: TableSchema, *, if_not_exists: bool) -> bool:
+        """Whether the table is new: with `if_not_exists` it may have been there."""
+        _check_name("table", name)
+        if not schema.columns:
+            raise LadleError(f"Table '{name}' needs a column at least.")
+
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            if catalog.table(name) is not None and if_not_exists:
+                return None
+            _refuse_taken(catalog, name, "table")
+            return entries.create_table(name, schema)
+
+        return self._store.commit(make_entry) is not None
+
+    def drop_table(self, name: str, *, cascade: bool, if_exists: bool) -> tuple[Catalog, TableState] | None:
+        """The first snapshot without the table, and what it was; with `cascade` the queries that read it go too."""
+        dropped: list[TableState] = []
+
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            if if_exists and catalog.table(name) is None:
+                return None
+            table = base_table(catalog, name)
+            readers = catalog.queries_over(table.name)
+            if readers and not cascade:
+                raise InUse(
+                    f"Table '{table.name}' can't be dropped: queries read it: {', '.join(sorted(readers))}.",
+                    hint="drop them first, or use CASCADE",
+                )
+            dropped.append(table)
+            return entries.drop_table(table.name, sorted(_with_readers(catalog, readers)))
+
+        after = self._store.commit(make_entry)
+        return None if after is None else (after, dropped[0])
 
     # -- queries --
 
@@ -144,10 +181,27 @@ def base_stream(catalog: Catalog, name: str) -> StreamState:
     """A stream that people fill: not a quarantine."""
     stream = catalog.stream(name)
     if stream is None:
+        if (table := catalog.table(name)) is not None:
+            hint = "INSERT INTO, or db.insert(...)"
+            raise LadleError(f"'{table.name}' is a table, not a stream: rows are inserted into it.", hint=hint)
         raise unknown("stream", name, catalog.stream_names())
     if "." in stream.name:
         raise LadleError(f"'{stream.name}' is filled by Ladle alone.")
     return stream
+
+
+def base_table(catalog: Catalog, name: str) -> TableState:
+    table = catalog.table(name)
+    if table is None:
+        raise unknown("table", name, catalog.table_names())
+    return table
+
+
+def standing_query(catalog: Catalog, name: str) -> QueryState:
+    query = catalog.query(name)
+    if query is None:
+        raise unknown("query", name, catalog.query_names())
+    return query
 
 
 def _with_readers(catalog: Catalog, names: Iterable[str]) -> set[str]:
@@ -233,16 +287,18 @@ def still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
     if bound_to is catalog:
         return True
     streams = ((bound_to.stream(name), catalog.stream(name)) for name in plan.streams)
+    tables = ((bound_to.table(each.table), catalog.table(each.table)) for each in plan.tables)
     queries = ((bound_to.query(name), catalog.query(name)) for name in plan.queries)
     if any(catalog.function(function.name) != function for function in plan.functions):
         return False
     return all(a is not None and b is not None and a.id == b.id and a.schema == b.schema for a, b in streams) and all(
-        a is not None and b is not None and a.id == b.id for a, b in queries
+        a is not None and b is not None and a.id == b.id for a, b in (*tables, *queries)
     )
 
 
 def _refuse_taken(catalog: Catalog, name: str, wanted: str) -> None:
-    for kind, found in (("stream", catalog.stream(name)), ("query", catalog.query(name))):
+    known = {"stream": catalog.stream(name), "table": catalog.table(name), "query": catalog.query(name)}
+    for kind, found in known.items():
         if found is not None:
             hint = _TAKEN[kind] if kind == wanted else f"choose another name, or drop the {kind} first"
             raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint=hint)

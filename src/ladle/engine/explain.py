@@ -5,7 +5,8 @@ from __future__ import annotations
 from ladle.catalog import Catalog, QueryState
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.auto import Auto
-from ladle.engine.invoke import now_of
+from ladle.engine.invoke import Invoker, now_of
+from ladle.engine.joins import Joins
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.plan import Engine, Plan
@@ -24,7 +25,7 @@ def explain_query(
     query: QueryState,
     wall_us: int,
     problem: str | None,
-    aggregates: Aggregates,
+    invoker: Invoker,
     auto: Auto,
 ) -> str:
     mode = auto.mode(query)
@@ -32,13 +33,13 @@ def explain_query(
     lines = [f"standing query {query.name}", f"  mode      {chosen or f'{mode.value}: '}{_MODES[mode]}"]
     if problem is not None:
         lines.append(f"  problem   {problem} (some segments stay uncovered and are computed on invocation)")
-    folding = None if mode is Materialize.NONE else aggregates
-    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us, folding, query)])
+    folding = None if mode is Materialize.NONE else invoker.aggregates
+    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us, folding, invoker.joins, query)])
 
 
-def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int, aggregates: Aggregates) -> str:
+def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int, invoker: Invoker) -> str:
     lines = ["one-off query", "  mode      computed once"]
-    return "\n".join([*lines, *_plan_lines(store, catalog, plan, wall_us, aggregates)])
+    return "\n".join([*lines, *_plan_lines(store, catalog, plan, wall_us, invoker.aggregates, invoker.joins)])
 
 
 def _plan_lines(
@@ -47,6 +48,7 @@ def _plan_lines(
     plan: Plan,
     wall_us: int,
     aggregates: Aggregates | None,
+    joins: Joins,
     query: QueryState | None = None,
 ) -> list[str]:
     reader = Reader(store, catalog, wall_us)
@@ -68,13 +70,20 @@ def _plan_lines(
         lines.append(f"      columns   {', '.join(scan.columns)}")
     if not plan.scans:
         lines.append("    none: no stream is read")
+    for number, each in enumerate(plan.tables):
+        rows = reader.table_rows(each)
+        title = "tables" if number == 0 else "      "
+        lines.append(f"  {title}    {each.relation} = {each.table}, as it stands: {rows} rows")
+        lines.append(f"      columns   {', '.join(each.columns)}")
+    lines += _join_lines(joins, catalog, plan, reader, now_us, query)
     for number, function in enumerate(plan.functions):
         lines.append(f"  {'functions' if number == 0 else '         '} {function.symbol} = {function.signature}")
     lines.append("  residual")
-    residual = plan.residual
+    residual = plan.residual if plan.joined is None else plan.joined.residual
     match residual.engine:
         case Engine.PROJECTION:
-            lines.append("    engine    none: columns are picked from the standing part")
+            of = "the standing part" if plan.joined is None else "the joins"
+            lines.append(f"    engine    none: columns are picked from {of}")
         case Engine.DUCKDB:
             limit = store.settings.residual_rows_max
             lines.append(f"    engine    DuckDB in this process; Spark beyond {limit} input rows")
@@ -85,6 +94,31 @@ def _plan_lines(
         segments = aggregates.segments(plan, catalog, reader.extent(plan.scans[0], now_us))
         if segments is not None:
             lines.append(f"  answer    partial aggregates in a tree over {segments} segments")
+    return lines
+
+
+def _join_lines(
+    joins: Joins, catalog: Catalog, plan: Plan, reader: Reader, now_us: int, query: QueryState | None
+) -> list[str]:
+    """The joins that are shared, and how far their pairs are known."""
+    if plan.joined is None:
+        return []
+    extents = [reader.extent(scan, now_us) for scan in plan.scans]
+    lines = ["  joins"]
+    for edge, covered, total in joins.covered(plan, catalog, reader, extents):
+        left, right = plan.scans[edge.left].relation, plan.scans[edge.right].relation
+        on = " AND ".join(
+            f"{left}.{factor.left.sql} {factor.relop.value} {right}.{factor.right.sql}" for factor in edge.pair.factors
+        )
+        lines.append(f"    {left}, {right}  {on}")
+        sharing = sum(
+            any(other.pair == edge.pair for join in each.shape.joined.joins for other in join.edges)
+            for each in catalog.queries.joining.values()
+            if each.shape.joined is not None and (query is None or each.id != query.id)
+        )
+        if sharing:
+            lines.append(f"      shared    with {sharing} other standing quer{'y' if sharing == 1 else 'ies'}")
+        lines.append(f"      coverage  {covered} of {total} pairs of data files")
     return lines
 
 

@@ -1,17 +1,23 @@
-"""What a database hands out: streams as they were when asked for, and the handles of standing queries."""
+"""What a database hands out: streams and tables as they were when asked for, and the handles of standing queries."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ladle.answer import Answer
-from ladle.schema import StreamSchema
+from ladle.schema import StreamSchema, TableSchema
 from ladle.sql.statements import Materialize
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 0.5
 """How long one look for changes takes at most; after it a subscription sees whether it was closed."""
@@ -28,6 +34,17 @@ class Stream:
     epochs: int
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table, as it was when asked for."""
+
+    name: str
+    schema: TableSchema
+    rows: int
+    version: int
+    """How often its rows changed."""
+
+
 class Asked(Protocol):
     """What answers for a query: a database here, or one reached through another process."""
 
@@ -35,7 +52,7 @@ class Asked(Protocol):
 
     def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[Answer | None, int]: ...
 
-    def explain(self, text: str) -> str: ...
+    def explain(self, text: str, *, analyze: bool = False) -> str: ...
 
     def unregister(self, name: str) -> None: ...
 
@@ -65,9 +82,28 @@ class Subscription:
                 return answer
         return None
 
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
     def close(self) -> None:
         """Let whoever waits for the next change go."""
         self._closed.set()
+
+    def call(self, callback: Callable[[Answer], object]) -> Listener:
+        """Call back with each change, in a thread of its own, until the subscription is closed.
+
+        A change counts as told when the call returns, and the listener's `epoch` moves on then: one that raised is told
+        again to whoever subscribes since that.
+        """
+        return Listener(self, callback)
+
+    def to_spark(self, session: SparkSession, write: Callable[[DataFrame, int], object]) -> Listener:
+        """Call back with each change as a Spark DataFrame and its epoch, as foreachBatch does with its batches.
+
+        After a crash the last change may come again, with the same epoch: a sink that is to have it once looks at that.
+        """
+        return self.call(lambda answer: write(session.createDataFrame(answer.table), answer.epoch))
 
     def __iter__(self) -> Iterator[Answer]:
         while (answer := self.next()) is not None:
@@ -78,6 +114,45 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Listener:
+    """A subscription that calls back."""
+
+    def __init__(self, subscription: Subscription, callback: Callable[[Answer], object]) -> None:
+        self._subscription = subscription
+        self._callback = callback
+        self.epoch = subscription.epoch
+        """Up to where everything was told."""
+        self.error: BaseException | None = None
+        """What ended it, if something did."""
+        self._thread = threading.Thread(target=self._run, name=f"ladle-listener-{subscription.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when no call is under way, and none will come; raises what a call raised."""
+        self._subscription.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            while not self._subscription.closed:
+                answer = self._subscription.next(_PATIENCE_SECONDS)
+                if answer is not None:
+                    self._callback(answer)
+                self.epoch = self._subscription.epoch
+        except Exception as error:
+            _log.warning("a listener of %s is ended: %s", self._subscription.name, error)
+            self.error = error
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class Query:
@@ -97,8 +172,9 @@ class Query:
         """The new rows of each epoch after `since`, in order; without it, of those to come."""
         return Subscription(self._database, self.name, since)
 
-    def explain(self) -> str:
-        return self._database.explain(self.name)
+    def explain(self, *, analyze: bool = False) -> str:
+        """How it is answered; with `analyze` it is invoked too, to say what that takes."""
+        return self._database.explain(self.name, analyze=analyze)
 
     def unregister(self) -> None:
         self._database.unregister(self.name)

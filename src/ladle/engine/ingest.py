@@ -21,7 +21,7 @@ from ladle import catalog as entries
 from ladle.archive.files import storage_error
 from ladle.archive.inbox import Inbox, list_pushed
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState
-from ladle.eddy import Account
+from ladle.eddy import Account, Policy
 from ladle.eddy.routing import merged
 from ladle.engine.auto import Auto
 from ladle.engine.joining import Joining
@@ -321,6 +321,7 @@ class Ingest:
             segment_rows_max=settings.segment_rows_max,
             factor_seconds_max=settings.factor_seconds_max,
             tickets=self.tickets(stream),
+            policy=Policy(settings.eddy_policy),
         )
 
     def _take_in_pushed(self, lane: Lane, stream: StreamState, seqs: Sequence[int], paths: Sequence[Path]) -> None:

@@ -96,6 +96,7 @@ class Invoker:
                 relations[scan.relation] = kept.read(number, reader, scan, extent)
             else:
                 relations[scan.relation] = reader.read(scan, extent)
+        relations |= {each.relation: reader.table(each) for each in plan.tables}
         if engine is Engine.SPARK:
             return self._pipeline().run_residual(plan, relations, now_us, settings.invoke_seconds_max)
         return run_residual(
@@ -124,6 +125,7 @@ class Invoker:
             if number not in plan.joined.scans:
                 read = reader.read(scan, extent) if kept is None else kept.read(number, reader, scan, extent)
                 relations[scan.relation] = read
+        relations |= {each.relation: reader.table(each) for each in plan.tables}
         settings = self._store.settings
         return run_residual(
             plan,
@@ -136,7 +138,8 @@ class Invoker:
 
     def _input_rows(self, plan: Plan, reader: Reader, extents: list[Extent]) -> int:
         """An upper bound of the residual's input, without reading any of it."""
-        return sum(reader.input_rows(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True))
+        of_streams = sum(reader.input_rows(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True))
+        return of_streams + sum(reader.table_rows(each) for each in plan.tables)
 
     def _files(self, catalog: Catalog, reader: Reader, scan: Scan, extent: Extent) -> FileRelation:
         stream = catalog.stream(scan.block.stream)

@@ -7,6 +7,7 @@ streams are put together from pairs.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,8 +85,15 @@ class _Side:
 class Joins:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.found = 0
-        """Pairs of data files that had to be joined while somebody waited."""
+        self._own = threading.local()
+
+    @property
+    def found(self) -> int:
+        """Pairs of data files that had to be joined while the calling thread waited for an answer."""
+        return getattr(self._own, "found", 0)
+
+    def note(self, pairs: int) -> None:
+        self._own.found = self.found + pairs
 
     def relations(
         self, plan: Plan, catalog: Catalog, reader: Reader, extents: Sequence[Extent], *, keep_nothing: bool
@@ -96,6 +104,33 @@ class Joins:
             each.relation: _Joining(self, self._store, plan, catalog, reader, extents, keep_nothing).table(each)
             for each in plan.joined.joins
         }
+
+    def covered(
+        self, plan: Plan, catalog: Catalog, reader: Reader, extents: Sequence[Extent]
+    ) -> list[tuple[Edge, int, int]]:
+        """For each pair join of a plan: how many pairs of data files in its windows are covered, and how many are."""
+        assert plan.joined is not None
+        found = []
+        joining = _Joining(self, self._store, plan, catalog, reader, extents, keep_nothing=False)
+        for edge in (edge for each in plan.joined.joins for edge in each.edges):
+            scans = plan.scans[edge.left], plan.scans[edge.right]
+            within = reach(scans[0].window, scans[1].window)
+            coverage = joining.coverage(edge)
+            assert coverage is not None
+            lefts, rights = (
+                {piece.file.name: piece.file for piece in reader.pieces(scan, extents[number])}.values()
+                for scan, number in zip(scans, (edge.left, edge.right), strict=True)
+            )
+            pairs = [
+                (left.name, right.name)
+                for left in lefts
+                for right in rights
+                if within.allows((left.ts_min_us, left.ts_max_us), (right.ts_min_us, right.ts_max_us))
+            ]
+            blocks = [joining.blocks(scan) for scan in scans]
+            count = sum(coverage.find(*names, within, *blocks) is not None for names in pairs)
+            found.append((edge, count, len(pairs)))
+        return found
 
 
 class _Joining:
@@ -193,8 +228,8 @@ class _Joining:
         left, right = self._sides[edge.left], self._sides[edge.right]
         scans = self._plan.scans
         within = reach(scans[edge.left].window, scans[edge.right].window)
-        coverage = self._coverage(edge)
-        blocks = [self._blocks(scans[number]) for number in (edge.left, edge.right)]
+        coverage = self.coverage(edge)
+        blocks = [self.blocks(scans[number]) for number in (edge.left, edge.right)]
         found: list[Pairs] = []
         uncovered: dict[tuple[str, ...], list[_File]] = {}
         by_name = {file.name: file for file in right.files}
@@ -224,7 +259,7 @@ class _Joining:
     def _join(self, edge: Edge, files: Sequence[_File], others: Sequence[_File]) -> Pairs:
         """Pairs that are not covered: found among the rows of this answer alone."""
         settings, scans = self._store.settings, self._plan.scans
-        self._joins.found += len(files) * len(others)
+        self._joins.note(len(files) * len(others))
         limit = settings.invoke_seconds_max
         left, places = self._sides[edge.left].stem(files, edge.pair.keys(left=True), limit)
         right, other_places = self._sides[edge.right].stem(others, edge.pair.keys(left=False), limit)
@@ -232,7 +267,7 @@ class _Joining:
         pairs = join(left, right, edge.pair, within, pairs_max=settings.join_pairs_max)
         return Pairs(places[pairs.left], other_places[pairs.right])
 
-    def _coverage(self, edge: Edge) -> JoinCoverage | None:
+    def coverage(self, edge: Edge) -> JoinCoverage | None:
         if self._keep_nothing:
             return None
         streams = [self._catalog.stream(name) for name in (edge.pair.left, edge.pair.right)]
@@ -241,7 +276,7 @@ class _Joining:
         assert right is not None
         return self._store.join_coverage(edge.pair.digest(left.id, right.id))
 
-    def _blocks(self, scan: Scan) -> Blocks:
+    def blocks(self, scan: Scan) -> Blocks:
         """What has to be covered for a scan. One that does not stand is in no set."""
         number = self._block_id(scan.block)
         return None if number is None else frozenset((number,))

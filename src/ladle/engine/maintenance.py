@@ -25,6 +25,7 @@ from ladle.engine.auto import Auto
 from ladle.engine.backfill import needed_files
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
+from ladle.engine.tables import Tables
 from ladle.errors import LadleError
 from ladle.stem.backfill import BackfillTask, run_backfill
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
@@ -41,10 +42,11 @@ _QUERY_SET_SECONDS = 3_600.0
 
 
 class Maintenance:
-    def __init__(self, store: Store, ingest: Ingest, auto: Auto) -> None:
+    def __init__(self, store: Store, ingest: Ingest, auto: Auto, tables: Tables) -> None:
         self._store = store
         self._ingest = ingest
         self._auto = auto
+        self._tables = tables
         self._lock = threading.Lock()
         self._followers: dict[int, DeltaFollower] = {}
         self._followed: dict[int, StreamState] = {}
@@ -165,6 +167,7 @@ class Maintenance:
         looking = thorough or now - self._looked >= _LOOK_SECONDS
         if looking:
             self._looked = now
+            self._tables.bury_orphans()
             if "delta" not in self.errors:
                 self._bury_orphans()
             self._remove_results()

@@ -16,12 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.segments import CachedColumn, LastFile
+from ladle.archive.tables import groups_of
 from ladle.catalog import Catalog, StreamState
 from ladle.columns import from_numpy, to_numpy
 from ladle.engine.gather import Numbers, Pick, collect
 from ladle.engine.layout import EVERYTHING, Cut, Extent, Layout, Piece
 from ladle.engine.store import Store
-from ladle.plan import Block, Factor, RowsWindow, Scan, TimeWindow, Window
+from ladle.plan import Block, Factor, RowsWindow, Scan, TableScan, TimeWindow, Window
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import MIN_US
 from ladle.stem.blocks import BlockSet
@@ -69,6 +70,19 @@ class Reader:
             begin_us = max(begin_us, floor_us)
         return Extent(begin_us, end_us, first_row)
 
+    def extent_as_of(self, scan: Scan, now_us: int, rows: int, clock_us: int | None) -> Extent:
+        """The scan's window at NOW when its stream had so many tuples, and that clock."""
+        stream = self._stream(scan.block)
+        floor_us = None if stream.retain_us is None or clock_us is None else clock_us - stream.retain_us
+        first_row = 0
+        match scan.window:
+            case TimeWindow() as window:
+                begin_us, end_us = window.resolve(now_us)
+            case RowsWindow(count):
+                begin_us, end_us = MIN_US, now_us
+                first_row = self._first_row_as_of(stream, count, now_us, floor_us, rows)
+        return Extent(begin_us if floor_us is None else max(begin_us, floor_us), end_us, first_row)
+
     def pieces(self, scan: Scan, extent: Extent) -> list[Piece]:
         """The segments that may hold tuples of the window, in arrival order."""
         return self._cut_of(scan.block, extent).pieces
@@ -94,7 +108,10 @@ class Reader:
 
     def picked(self, scan: Scan, extent: Extent, columns: tuple[str, ...]) -> list[tuple[Piece, Pick]]:
         """The scan's rows, segment by segment in arrival order, with their numbers."""
-        return list(self._picks(scan.block, extent, self.pieces(scan, extent), columns))
+        stream = self._stream(scan.block)
+        # Without columns first: with them, few rows of many are taken out at once, and lose their numbers.
+        picked = self._picks(scan.block, extent, self.pieces(scan, extent), ())
+        return [(piece, self._with_columns(stream, piece, pick, columns)) for piece, pick in picked]
 
     def read_arrivals(self, scan: Scan, extent: Extent, last_row: int) -> pa.Table:
         """The scan's rows that arrived before row `last_row` of the stream, in arrival order."""
@@ -115,6 +132,24 @@ class Reader:
         column = (stream.schema.timestamp_column,)
         groups = np.flatnonzero(layout.segments.file == file).tolist()
         return np.concatenate([self.columns(stream, layout.piece(at), column, once=True)[0].values for at in groups])
+
+    def table(self, scan: TableScan) -> pa.Table:
+        """The rows of a table, as it stands in this snapshot; from the cache."""
+        table = self._catalog.table(scan.table)
+        assert table is not None, f"table {scan.table} of a bound plan"
+        schema = table.schema.arrow
+        fields = pa.schema([schema.field(name) for name in scan.columns])
+        if table.file is None:
+            return fields.empty_table()
+        directory, read = self._store.warehouse.table(table.id), self._store.cache.columns
+        groups = [read(directory, table.file, group, scan.columns, schema) for group in groups_of(table.rows)]
+        columns = [pa.chunked_array([column.array for column in parts]) for parts in zip(*groups, strict=True)]
+        return pa.Table.from_arrays(columns, schema=fields)
+
+    def table_rows(self, scan: TableScan) -> int:
+        table = self._catalog.table(scan.table)
+        assert table is not None, f"table {scan.table} of a bound plan"
+        return table.rows
 
     def empty(self, scan: Scan) -> pa.Table:
         return self._stream(scan.block).schema.select(scan.columns).empty_table()
@@ -363,6 +398,25 @@ class Reader:
             numbers = np.flatnonzero((times <= now_us) & (times > (MIN_US if floor_us is None else floor_us)))
             if len(numbers) >= left:
                 return int(starts[i] + numbers[len(numbers) - left])
+            left -= len(numbers)
+        return 0
+
+    def _first_row_as_of(
+        self, stream: StreamState, count: int, now_us: int, floor_us: int | None, last_row: int
+    ) -> int:
+        """The same among the first `last_row` tuples alone."""
+        layout = self._layout(stream)
+        left = count
+        for at in range(bisect_left(layout.order.ends, last_row), -1, -1):
+            if at >= len(layout.keys):
+                continue
+            start = layout.order.ends[at] - int(layout.segments.rows[at])
+            times = self.columns(stream, layout.piece(at), (stream.schema.timestamp_column,))[0].values
+            assert times is not None
+            times = times[: last_row - start]
+            numbers = np.flatnonzero((times <= now_us) & (times > (MIN_US if floor_us is None else floor_us)))
+            if len(numbers) >= left:
+                return start + int(numbers[len(numbers) - left])
             left -= len(numbers)
         return 0
 

@@ -1,4 +1,4 @@
-"""Rows as people have them (dictionaries, Arrow, pandas) into a table for the inbox."""
+"""Rows as people have them (dictionaries, Arrow, pandas) into a table for the inbox, or for a table."""
 
 from __future__ import annotations
 
@@ -9,25 +9,79 @@ import pyarrow as pa
 
 from ladle.catalog import StreamState
 from ladle.errors import TypeMismatch
+from ladle.schema import TableSchema, type_name
+from ladle.stem.convert import convert, convert_values, is_convertible
 from ladle.stem.intake import check_columns, rows_to_table
 
 
 def as_table(rows: Any, stream: StreamState) -> pa.Table:
     """Whole inputs that can't fit are refused here; single rows that don't are sorted out when they are taken in."""
+    given = _given(rows)
+    if isinstance(given, list):
+        return rows_to_table(given, stream.schema)
+    check_columns(given.schema, stream.schema, stream.name)
+    return given
+
+
+def fitting_rows(rows: Any, table: str, schema: TableSchema) -> pa.Table:
+    """Rows of a table. There is no quarantine: one that does not fit is an error, and no row is taken."""
+    given = _given(rows)
+    names = list(dict.fromkeys(_names(given, table)))
+    columns = []
+    known = {name.lower(): name for name in names}
+    extra = [name for name in names if schema.column(name) is None]
+    if extra:
+        listed = ", ".join(f"{column.name} {type_name(column.type)}" for column in schema.columns)
+        raise TypeMismatch(f"Table '{table}' has no column {', '.join(map(repr, extra))}. Columns: {listed}.")
+    for column in schema.columns:
+        name = known.get(column.name.lower())
+        if isinstance(given, list):
+            lowered = column.name.lower()
+            values = [next((v for k, v in row.items() if str(k).lower() == lowered), None) for row in given]
+            array, failures = convert_values(values, column.type)
+        elif name is None:
+            array, failures = pa.nulls(len(given), column.type), {}
+        else:
+            source = given.column(name)
+            if not is_convertible(source.type, column.type):
+                raise TypeMismatch(
+                    f"Column '{name}' is {type_name(source.type)}, but table '{table}' has it as "
+                    f"{type_name(column.type)}.",
+                    hint=f"cast it first: CAST({name} AS {type_name(column.type)})",
+                )
+            array, failures = convert(pa.concat_arrays(source.chunks) if source.num_chunks else source, column.type)
+        for row, reason in failures.items():
+            raise TypeMismatch(f"Row {row} does not fit table '{table}': {column.name}: {reason}. None was inserted.")
+        columns.append(array)
+    return pa.Table.from_arrays(columns, schema=schema.arrow)
+
+
+def _names(given: pa.Table | list[Any], table: str) -> Iterable[str]:
+    if not isinstance(given, list):
+        return given.column_names
+    for number, row in enumerate(given):
+        if not isinstance(row, Mapping):
+            raise TypeMismatch(
+                f"Row {number} for table '{table}' is a {type(row).__name__}, not a dictionary of columns to values."
+            )
+    return (str(name) for row in given for name in row)
+
+
+def _given(rows: Any) -> pa.Table | list[Any]:
+    """Arrow, or a list of dictionaries."""
     if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
+        return pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
-        check_columns(rows.schema, stream.schema, stream.name)
         return rows
     if hasattr(rows, "__arrow_c_stream__") or type(rows).__module__.partition(".")[0] == "pandas":
-        return as_table(_from_frame(rows), stream)
+        return _given(_from_frame(rows))
     if isinstance(rows, Mapping):
-        rows = [rows]
+        return [rows]
     if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        return rows_to_table(list(rows), stream.schema)
+        return list(rows)
     raise TypeMismatch(
         f"Rows can't be a {type(rows).__name__}.",
-        hint="push a list of dictionaries, a pandas DataFrame or an Arrow table",
+        hint="give a list of dictionaries, a pandas DataFrame or an Arrow table",
     )
 
 

@@ -15,32 +15,61 @@ from ladle.catalog import Catalog
 from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
 from ladle.engine.source import define_in_sql
-from ladle.errors import TypeMismatch, Unsupported, unknown
-from ladle.schema import ARRIVAL, StreamSchema, type_name
+from ladle.errors import LadleError, Position, TypeMismatch, Unsupported, unknown
+from ladle.schema import ARRIVAL, StreamSchema, TableSchema, type_name
 from ladle.sql.statements import (
     AddColumn,
     CreateFunction,
     CreateQuery,
     CreateStream,
+    CreateTable,
+    DeleteRows,
     Describe,
     DropFunction,
     DropQuery,
     DropStream,
+    DropTable,
     ExplainQuery,
     ExplainSelect,
     Insert,
+    InsertRows,
     Materialize,
     Select,
     SetRetain,
     ShowFunctions,
     ShowQueries,
     ShowStreams,
+    ShowTables,
     Statement,
     Subscribe,
+    UpdateRows,
 )
 
 if TYPE_CHECKING:
     from ladle.engine.database import Database
+
+
+def run_script(db: Database, text: str) -> list[Answer]:
+    """Carry out the statements of a script, one after the other; errors have positions in the whole text."""
+    answers = []
+    begin = 0
+    for statement in sql.split_script(text):
+        begin = text.index(statement, begin)
+        try:
+            answers.append(run_statement(db, statement))
+        except LadleError as error:
+            error.position = _in_script(error.position, text[:begin])
+            raise
+        begin += len(statement)
+    return answers
+
+
+def _in_script(position: Position | None, before: str) -> Position | None:
+    """A position in a statement as one in the script, given the text before the statement."""
+    if position is None:
+        return None
+    column = position.column + len(before) - (before.rfind("\n") + 1) if position.line == 1 else position.column
+    return Position(position.line + before.count("\n"), column)
 
 
 def run_statement(db: Database, text: str) -> Answer:
@@ -52,6 +81,9 @@ def run_statement(db: Database, text: str) -> Answer:
             return db.select(plan, catalog)
         case Insert() as insert:
             return _insert(db, insert, catalog)
+        case InsertRows(table) | UpdateRows(table) | DeleteRows(table) as change:
+            count = db.change_table(change, text, catalog)
+            return _said(db, f"{_rows(count)} {_DONE[type(change)]} {table}")
         case CreateQuery() as create:
             return _create_query(db, create, catalog)
         case DropQuery(name, cascade, if_exists):
@@ -65,6 +97,12 @@ def run_statement(db: Database, text: str) -> Answer:
         case DropStream(name, cascade, if_exists):
             db.drop_stream(name, cascade=cascade, if_exists=if_exists)
             return _said(db, f"stream {name} dropped" if catalog.stream(name) else f"there was no stream {name}")
+        case CreateTable(name, schema, if_not_exists):
+            created = db.define_table(name, schema, if_not_exists=if_not_exists)
+            return _said(db, f"table {name} created" if created else f"table {name} is there already, unchanged")
+        case DropTable(name, cascade, if_exists):
+            db.drop_table(name, cascade=cascade, if_exists=if_exists)
+            return _said(db, f"table {name} dropped" if catalog.table(name) else f"there was no table {name}")
         case AddColumn(stream, column):
             db.add_column(stream, column)
             return _said(db, f"column {column.name} added to {stream}")
@@ -81,18 +119,20 @@ def run_statement(db: Database, text: str) -> Answer:
             return _table(db, _functions(catalog))
         case ShowStreams():
             return _table(db, _streams(catalog))
+        case ShowTables():
+            return _table(db, _tables(catalog))
         case ShowQueries():
             return _table(db, _queries(catalog))
         case Describe(name, function):
             if function or _is_function(catalog, name):
                 return _table(db, _describe_function(catalog, name))
             return _table(db, _describe(catalog, name), _delta_table(catalog, name))
-        case ExplainSelect(plan):
-            return _text(db, lambda: db.explain_plan(plan, catalog))
-        case ExplainQuery(name):
+        case ExplainSelect(plan, analyze):
+            return _text(db, lambda: db.explain_plan(plan, catalog, analyze=analyze))
+        case ExplainQuery(name, analyze):
             if catalog.query(name) is None:
                 raise unknown("query", name, catalog.query_names())
-            return _text(db, lambda: db.explain(name))
+            return _text(db, lambda: db.explain(name, analyze=analyze))
         case Subscribe(name, _):
             raise Unsupported(
                 "SUBSCRIBE goes on for as long as somebody listens, so it has no answer.",
@@ -138,6 +178,9 @@ def _insert(db: Database, insert: Insert, catalog: Catalog) -> Answer:
     return _said(db, said)
 
 
+_DONE = {InsertRows: "inserted into", UpdateRows: "updated in", DeleteRows: "deleted from"}
+
+
 def _rows(count: int) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
@@ -152,6 +195,18 @@ def _streams(catalog: Catalog) -> pa.Table:
         rows=[stream.rows for stream in streams],
         epochs=[stream.epochs for stream in streams],
         quarantined=[stream.quarantine.rows if stream.quarantine else 0 for stream in streams],
+    )
+
+
+def _tables(catalog: Catalog) -> pa.Table:
+    tables = list(catalog.tables.values())
+    return _columns(
+        name=[table.name for table in tables],
+        columns=[", ".join(f"{c.name} {type_name(c.type)}" for c in table.schema.columns) for table in tables],
+        rows=[table.rows for table in tables],
+        bytes=[table.bytes for table in tables],
+        version=[table.version for table in tables],
+        queries=[len(catalog.queries_over(table.name)) for table in tables],
     )
 
 
@@ -177,8 +232,9 @@ def _functions(catalog: Catalog) -> pa.Table:
 
 
 def _is_function(catalog: Catalog, name: str) -> bool:
-    """Streams and queries come first: they may have a function's name."""
-    return catalog.stream(name) is None and catalog.query(name) is None and catalog.function(name) is not None
+    """Streams, tables and queries come first: they may have a function's name."""
+    others = (catalog.stream(name), catalog.table(name), catalog.query(name))
+    return all(other is None for other in others) and catalog.function(name) is not None
 
 
 def _describe_function(catalog: Catalog, name: str) -> pa.Table:
@@ -199,10 +255,13 @@ def _describe(catalog: Catalog, name: str) -> pa.Table:
     stream = catalog.stream(name)
     if stream is not None:
         return _describe_columns(stream.schema)
+    table = catalog.table(name)
+    if table is not None:
+        return _describe_columns(table.schema)
     query = catalog.query(name)
     if query is None:
-        known = [*catalog.stream_names(), *catalog.query_names(), *catalog.function_names()]
-        raise unknown("stream, query or function", name, known)
+        known = [*catalog.stream_names(), *catalog.table_names(), *catalog.query_names(), *catalog.function_names()]
+        raise unknown("stream, table, query or function", name, known)
     schema = query.plan.schema
     if schema is None:
         facts = {"sql": query.sql, "columns": "known when it runs, on Spark"}
@@ -212,8 +271,8 @@ def _describe(catalog: Catalog, name: str) -> pa.Table:
     )
 
 
-def _describe_columns(schema: StreamSchema) -> pa.Table:
-    time = schema.timestamp_column
+def _describe_columns(schema: StreamSchema | TableSchema) -> pa.Table:
+    time = schema.timestamp_column if isinstance(schema, StreamSchema) else None
     names = [column.name for column in schema.columns]
     types = [type_name(column.type) for column in schema.columns]
     notes = ["the timestamp" if name == time else "" for name in names]

@@ -3,7 +3,7 @@
 from ladle.plan.aggregate import Aggregate
 from ladle.plan.function import Function
 from ladle.plan.join import Edge, Join, JoinFactor, JoinKey, PairJoin, Reach, Relop
-from ladle.plan.query import Block, Engine, Factor, Joined, Plan, Residual, Scan
+from ladle.plan.query import Block, Engine, Factor, Joined, Plan, Residual, Scan, TableScan
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, WindowKind
 
@@ -27,6 +27,7 @@ __all__ = [
     "Residual",
     "RowsWindow",
     "Scan",
+    "TableScan",
     "TimeWindow",
     "Window",
     "WindowKind",

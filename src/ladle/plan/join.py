@@ -156,7 +156,10 @@ def reach(left: Window, right: Window) -> Reach:
     """How far apart two tuples may be that are in these windows at the same time, whenever that is."""
     left_in, left_out = _present(left)
     right_in, right_out = _present(right)
-    return Reach(_clipped(left_in - right_out), _clipped(left_out - right_in))
+    return Reach(
+        MIN_US if left_in == MIN_US or right_out == MAX_US else left_in - right_out,
+        MAX_US if left_out == MAX_US or right_in == MIN_US else left_out - right_in,
+    )
 
 
 def _present(window: Window) -> tuple[int, int]:
@@ -174,10 +177,6 @@ def _present(window: Window) -> tuple[int, int]:
 
 def _days(months: int, days: int) -> int:
     return months * days * _DAY_US
-
-
-def _clipped(us: int) -> int:
-    return min(max(us, MIN_US), MAX_US)
 
 
 def join_to_json(join: Join) -> list[Any]:

@@ -78,6 +78,16 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class TableScan:
+    """A table that the residual reads, as it stands when the answer is read, under the name `relation`."""
+
+    relation: str
+    table: str
+    columns: tuple[str, ...]
+    """Those that the residual needs, in the table's order."""
+
+
+@dataclass(frozen=True)
 class Residual:
     """The statement over the scans' relations. `:now` (Spark) and `$now` (DuckDB) stand for NOW when `uses_now`."""
 
@@ -130,6 +140,8 @@ class Plan:
     """Users' functions that it calls anywhere, also in what it reads."""
     joined: Joined | None = None
     """Where streams are joined by comparisons; the residual itself is for what that can't answer."""
+    tables: tuple[TableScan, ...] = ()
+    """Tables that it reads, each once; they can't be dropped before it."""
 
     @cached_property
     def streams(self) -> tuple[str, ...]:
@@ -178,6 +190,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             if joined is not None
             else {}
         ),
+        **({"tables": [[t.relation, t.table, list(t.columns)] for t in plan.tables]} if plan.tables else {}),
     }
 
 
@@ -225,4 +238,5 @@ def plan_from_json(value: dict[str, Any]) -> Plan:
         joined=None
         if joined is None
         else Joined(tuple(join_from_json(join, functions) for join in joined[1:]), _residual_from_json(joined[0])),
+        tables=tuple(TableScan(name, table, tuple(columns)) for name, table, columns in value.get("tables", ())),
     )

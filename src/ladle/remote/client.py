@@ -16,18 +16,19 @@ from ladle.answer import Answer
 from ladle.catalog import StreamState
 from ladle.clock import moment_of
 from ladle.engine.functions import FunctionMaker
-from ladle.engine.handles import Query, Stream
-from ladle.engine.rows import as_table
+from ladle.engine.handles import Query, Stream, Table
+from ladle.engine.rows import as_table, fitting_rows
 from ladle.engine.source import Definition
+from ladle.engine.tables import TableMaker
 from ladle.errors import SqlError, WarehouseError, unknown
 from ladle.plan import Function
 from ladle.remote import wire
-from ladle.schema import Column, StreamSchema, decode_schema
+from ladle.schema import Column, StreamSchema, TableSchema, decode_schema
 from ladle.sql.statements import Materialize
 from ladle.status import BackfillStatus, QueryStatus, SourceStatus, Status, StreamStatus
 
 
-class RemoteDatabase(FunctionMaker):
+class RemoteDatabase(FunctionMaker, TableMaker):
     """Made by `ladle.remote.open_warehouse`."""
 
     def __init__(self, path: Path, socket_path: Path) -> None:
@@ -117,6 +118,26 @@ class RemoteDatabase(FunctionMaker):
             streams.append(Stream(name, StreamSchema(declared, timestamp), retain_us, rows, epochs))
         return streams
 
+    def define_table(self, name: str, schema: TableSchema, *, if_not_exists: bool) -> bool:
+        request = {"do": "create_table", "name": name, "schema": schema.to_json(), "if_not_exists": if_not_exists}
+        return bool(self._ask(request)[0]["new"])
+
+    def drop_table(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        self._ask({"do": "drop_table", "name": name, "cascade": cascade, "if_exists": if_exists})
+
+    def insert(self, table: str, rows: Any) -> int:
+        tables = self.tables()
+        known = next((t for t in tables if t.name.lower() == table.lower()), None)
+        if known is None:
+            raise unknown("table", table, [t.name for t in tables])
+        fitting = fitting_rows(rows, known.name, known.schema)
+        header, _ = self._ask({"do": "insert", "table": known.name}, [fitting])
+        return int(header["rows"])
+
+    def tables(self) -> list[Table]:
+        header, _ = self._ask({"do": "tables"})
+        return [Table(name, TableSchema.from_json(schema), *rest) for name, schema, *rest in header["tables"]]
+
     def define_function(self, definition: Definition, *, replace: bool, if_not_exists: bool) -> Function:
         how = {"replace": replace, "if_not_exists": if_not_exists}
         header, _ = self._ask({"do": "create_function", "function": definition.numbered(0).to_json(), **how})
@@ -129,8 +150,8 @@ class RemoteDatabase(FunctionMaker):
         header, _ = self._ask({"do": "functions"})
         return [Function.from_json(each) for each in header["functions"]]
 
-    def explain(self, text: str) -> str:
-        header, _ = self._ask({"do": "explain", "text": text})
+    def explain(self, text: str, *, analyze: bool = False) -> str:
+        header, _ = self._ask({"do": "explain", "text": text, "analyze": analyze})
         return str(header["text"])
 
     def status(self) -> Status:

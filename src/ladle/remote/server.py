@@ -16,7 +16,7 @@ from ladle.engine.source import Definition
 from ladle.errors import LadleError
 from ladle.plan import Function
 from ladle.remote import wire
-from ladle.schema import encode_schema
+from ladle.schema import TableSchema, encode_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +115,7 @@ class SocketServer:
             case "push":
                 return {"epoch": db.push(request["stream"], tables[0], wait=request["wait"])}, []
             case "explain":
-                return {"text": db.explain(request["text"])}, []
+                return {"text": db.explain(request["text"], analyze=request.get("analyze", False))}, []
             case "queries":
                 return {"queries": [[q.name, q.sql, q.materialize] for q in db.queries()]}, []
             case "streams":
@@ -123,6 +123,16 @@ class SocketServer:
                 schemas = [[s.name, encode_schema(s.schema.declared), s.schema.timestamp] for s in streams]
                 counts = [[s.retain_us, s.rows, s.epochs] for s in streams]
                 return {"streams": [[*schema, *count] for schema, count in zip(schemas, counts, strict=True)]}, []
+            case "create_table":
+                schema = TableSchema.from_json(request["schema"])
+                return {"new": db.define_table(request["name"], schema, if_not_exists=request["if_not_exists"])}, []
+            case "drop_table":
+                db.drop_table(request["name"], cascade=request["cascade"], if_exists=request["if_exists"])
+                return {}, []
+            case "insert":
+                return {"rows": db.insert(request["table"], tables[0])}, []
+            case "tables":
+                return {"tables": [[t.name, t.schema.to_json(), t.rows, t.version] for t in db.tables()]}, []
             case "create_function":
                 definition = Definition.of(Function.from_json(request["function"]))
                 how = {key: request[key] for key in ("replace", "if_not_exists")}

@@ -48,7 +48,7 @@ def parse_one(text: str, names: Names) -> Statement:
 
 def subscription(text: str) -> tuple[str, int | None] | None:
     """The query that a statement subscribes to, and since which epoch; None for other statements."""
-    from ladle.sql.dialect import SubscribeDraft
+    from ladle.sql.drafts import SubscribeDraft
     from ladle.sql.script import draft, only_chunk
 
     match draft(only_chunk(text)):

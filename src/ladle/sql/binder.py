@@ -1,8 +1,9 @@
 """Binding of queries: FROM against the catalog, names against scopes, windows to the mentions of streams.
 
 Every mention of a stream becomes a scan, named `_s0`, `_s1`, ... in the bound text. Its window is its own bracket, else
-BEGIN-END of the nearest query around it. A standing query in FROM is inlined from its text, with its own windows. A CTE
-is bound once, where it is written, so its scans are one however often it is mentioned.
+BEGIN-END of the nearest query around it. A table is `_t0`, `_t1`, ..., however often it is mentioned. A standing query
+in FROM is inlined from its text, with its own windows. A CTE is bound once, where it is written, so its scans are one
+however often it is mentioned.
 
 Output names: declared case for columns, written case for aliases, Spark's text for the rest. A name that comes twice
 gets a suffix (`a`, `a_1`): Arrow and Spark would allow the duplicate, DuckDB and most readers of Arrow would not.
@@ -25,7 +26,7 @@ from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import Source
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
-from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope
+from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sources import bind_from
 from ladle.sql.split import push_where
 
@@ -55,6 +56,7 @@ class Binder:
     names: Names
     source: Source
     scans: list[ScanDraft] = field(default_factory=list)
+    tables: list[TableDraft] = field(default_factory=list)
     queries: dict[str, None] = field(default_factory=dict)
     cte_names: set[str] = field(default_factory=set)
     functions: dict[str, Function] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class Binder:
     """Streams mentioned in this text itself."""
 
     def inlined(self, text: str) -> Binder:
-        return Binder(self.names, Source(text), self.scans, self.queries, self.cte_names, self.functions)
+        return Binder(self.names, Source(text), self.scans, self.tables, self.queries, self.cte_names, self.functions)
 
     def query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         """The bound tree and its output columns."""
@@ -81,7 +83,8 @@ class Binder:
         if bounds is not None and self.mentions == mentions:
             raise SqlError(
                 "BEGIN ... END ... bounds a stream, and this SELECT reads none.",
-                hint="standing queries and common table expressions have the window they were written with",
+                hint="standing queries and common table expressions have the window they were written with; "
+                "tables have none",
                 position=position,
             )
         return result
@@ -139,7 +142,7 @@ class Binder:
     def _cte_name(self, wanted: str) -> str:
         """Unique in the whole text: inlined queries and nested WITHs may use a name again."""
         name, number = wanted, 0
-        while name.lower() in self.cte_names or name.lower().startswith(("_s", "_j")):
+        while name.lower() in self.cte_names or name.lower().startswith(("_s", "_j", "_t")):
             number += 1
             name = f"{wanted.lstrip('_')}_{number}"
         self.cte_names.add(name.lower())

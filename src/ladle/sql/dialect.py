@@ -1,14 +1,13 @@
 """Ladle's SQL: Spark's dialect plus streams, windows and standing queries.
 
 A subclass of sqlglot's Spark dialect that extends tokenizer and parser. Windows become query modifiers (`BEGIN b END
-e`) and brackets after a stream (`[RANGE 10 MINUTES]`); statements become the drafts below. Calls of functions are kept
-as they were written (`exp.Anonymous`): sqlglot's own function nodes rewrite some of them (`date_trunc(unit, x)` with a
-column for the unit, `date_sub`), and what Spark is given must be what the user said.
+e`) and brackets after a stream (`[RANGE 10 MINUTES]`); statements become drafts (`sql/drafts.py`). Calls of functions
+are kept as they were written (`exp.Anonymous`): sqlglot's own function nodes rewrite some of them (`date_trunc(unit,
+x)` with a column for the unit, `date_sub`), and what Spark is given must be what the user said.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -17,11 +16,32 @@ from sqlglot.errors import ErrorLevel
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ladle.sql.drafts import (
+    AddColumnDraft,
+    CreateFunctionDraft,
+    CreateQueryDraft,
+    CreateStreamDraft,
+    CreateTableDraft,
+    DeleteDraft,
+    DescribeDraft,
+    Draft,
+    DropDraft,
+    ExplainQueryDraft,
+    ExplainSelectDraft,
+    InsertDraft,
+    Query,
+    SelectDraft,
+    SetRetainDraft,
+    ShowDraft,
+    SubscribeDraft,
+    UpdateDraft,
+)
 from ladle.sql.statements import Materialize
 
 STATEMENTS = (
-    "SELECT, EXPLAIN, INSERT INTO, CREATE STREAM, ALTER STREAM, DROP STREAM, CREATE QUERY, DROP QUERY, "
-    "CREATE FUNCTION, DROP FUNCTION, SHOW STREAMS, SHOW QUERIES, SHOW FUNCTIONS, DESCRIBE, SUBSCRIBE"
+    "SELECT, EXPLAIN, INSERT INTO, UPDATE, DELETE FROM, CREATE STREAM, ALTER STREAM, DROP STREAM, CREATE TABLE, "
+    "DROP TABLE, CREATE QUERY, DROP QUERY, CREATE FUNCTION, DROP FUNCTION, SHOW STREAMS, SHOW TABLES, SHOW QUERIES, "
+    "SHOW FUNCTIONS, DESCRIBE, SUBSCRIBE"
 )
 
 
@@ -46,118 +66,6 @@ class RowsBracket(exp.Expression):
 BRACKET = "ladle_bracket"
 """Key in a node's `meta` under which its bracket is kept."""
 
-
-@dataclass(frozen=True)
-class Query:
-    """A query's tree, and its own part of the text."""
-
-    tree: exp.Expression
-    sql: str
-
-
-@dataclass(frozen=True)
-class CreateStreamDraft:
-    name: exp.Identifier
-    columns: tuple[tuple[exp.Identifier, exp.DataType], ...]
-    timestamp: exp.Identifier | None
-    retain: exp.Expression | None
-    max_ahead: exp.Expression | None
-    if_not_exists: bool
-
-
-@dataclass(frozen=True)
-class AddColumnDraft:
-    stream: exp.Identifier
-    column: tuple[exp.Identifier, exp.DataType]
-
-
-@dataclass(frozen=True)
-class SetRetainDraft:
-    stream: exp.Identifier
-    retain: exp.Expression | None
-
-
-@dataclass(frozen=True)
-class DropDraft:
-    kind: str
-    name: exp.Identifier
-    cascade: bool
-    if_exists: bool
-
-
-@dataclass(frozen=True)
-class CreateQueryDraft:
-    name: exp.Identifier
-    query: Query
-    materialize: Materialize | None
-    if_not_exists: bool
-    replace: bool
-
-
-@dataclass(frozen=True)
-class CreateFunctionDraft:
-    name: exp.Identifier
-    parameters: tuple[tuple[exp.Identifier, exp.DataType], ...]
-    returns: exp.DataType
-    source: str
-    if_not_exists: bool
-    replace: bool
-
-
-@dataclass(frozen=True)
-class ShowDraft:
-    kind: str
-
-
-@dataclass(frozen=True)
-class DescribeDraft:
-    name: tuple[exp.Identifier, ...]
-    function: bool
-
-
-@dataclass(frozen=True)
-class SelectDraft:
-    query: Query
-
-
-@dataclass(frozen=True)
-class InsertDraft:
-    stream: tuple[exp.Identifier, ...]
-    columns: tuple[exp.Identifier, ...] | None
-    query: Query
-
-
-@dataclass(frozen=True)
-class ExplainSelectDraft:
-    query: Query
-
-
-@dataclass(frozen=True)
-class SubscribeDraft:
-    name: exp.Identifier
-    since: int | None
-
-
-@dataclass(frozen=True)
-class ExplainQueryDraft:
-    name: exp.Identifier
-
-
-Draft = (
-    CreateStreamDraft
-    | AddColumnDraft
-    | SetRetainDraft
-    | DropDraft
-    | CreateQueryDraft
-    | CreateFunctionDraft
-    | ShowDraft
-    | DescribeDraft
-    | SelectDraft
-    | InsertDraft
-    | ExplainSelectDraft
-    | ExplainQueryDraft
-    | SubscribeDraft
-)
 
 # Functions whose arguments have a grammar of their own; every other call is parsed as name and arguments.
 _OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY")
@@ -214,6 +122,8 @@ class LadleParser(SparkParser):
         if self._match_text_seq("CREATE"):
             if self._match_text_seq("STREAM"):
                 return self._parse_create_stream()
+            if self._match_text_seq("TABLE"):
+                return self._parse_create_table()
             if self._match_text_seq("QUERY"):
                 return self._parse_create_query()
             if self._match_text_seq("FUNCTION"):
@@ -223,33 +133,37 @@ class LadleParser(SparkParser):
                     return self._parse_create_function(replace=True)
                 if not self._match_text_seq("QUERY"):
                     self._refuse(
-                        "CREATE OR REPLACE QUERY or FUNCTION "
-                        "(a stream keeps its tuples: DROP STREAM, then CREATE STREAM)"
+                        "CREATE OR REPLACE QUERY or FUNCTION (streams and tables keep their rows: DROP, then CREATE)"
                     )
                 return self._parse_create_query(replace=True)
-            return self._refuse("CREATE STREAM or CREATE [OR REPLACE] QUERY or FUNCTION")
+            return self._refuse("CREATE STREAM, CREATE TABLE, or CREATE [OR REPLACE] QUERY or FUNCTION")
         if self._match_text_seq("ALTER"):
             return self._parse_alter_stream()
         if self._match_text_seq("DROP"):
             return self._parse_drop_draft()
         if self._match_text_seq("SHOW"):
-            if self._match_texts(("STREAMS", "QUERIES", "FUNCTIONS")):
+            if self._match_texts(("STREAMS", "TABLES", "QUERIES", "FUNCTIONS")):
                 return ShowDraft(self._prev.text.upper())
-            return self._refuse("SHOW STREAMS, SHOW QUERIES or SHOW FUNCTIONS")
+            return self._refuse("SHOW STREAMS, SHOW TABLES, SHOW QUERIES or SHOW FUNCTIONS")
         if self._match_texts(("DESCRIBE", "DESC")):
             # the word is optional, and a stream may be called `stream`
             function = False
             if self._next and self._next.token_type != TokenType.DOT:
                 function = bool(self._match_text_seq("FUNCTION"))
                 if not function:
-                    self._match_texts(("STREAM", "QUERY"))
-            return DescribeDraft(self._dotted_name("the name of a stream, query or function"), function)
+                    self._match_texts(("STREAM", "TABLE", "QUERY"))
+            return DescribeDraft(self._dotted_name("the name of a stream, table, query or function"), function)
         if self._match_text_seq("EXPLAIN"):
+            analyze = bool(self._match_text_seq("ANALYZE"))
             if self._match_text_seq("QUERY"):
-                return ExplainQueryDraft(self._name("the name of a query"))
-            return ExplainSelectDraft(self._query())
+                return ExplainQueryDraft(self._name("the name of a query"), analyze)
+            return ExplainSelectDraft(self._query(), analyze)
         if self._match_text_seq("INSERT"):
             return self._parse_insert_draft()
+        if self._match_text_seq("UPDATE"):
+            return self._parse_update_draft()
+        if self._match_text_seq("DELETE"):
+            return self._parse_delete_draft()
         if self._match_text_seq("SUBSCRIBE"):
             name = self._name("the name of a query")
             return SubscribeDraft(name, self._since() if self._match_text_seq("SINCE") else None)
@@ -335,6 +249,14 @@ class LadleParser(SparkParser):
             seen.add(key)
         return CreateStreamDraft(name, tuple(columns), timestamp, retain, max_ahead, bool(if_not_exists))
 
+    def _parse_create_table(self) -> CreateTableDraft:
+        if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
+        name = self._name("the name of the table")
+        if not self._match(TokenType.L_PAREN, advance=False):
+            self.raise_error("Expected the columns in parentheses, like (symbol STRING, country STRING)")
+        columns = self._parse_wrapped_csv(self._column_definition)
+        return CreateTableDraft(name, tuple(columns), bool(if_not_exists))
+
     def _parse_alter_stream(self) -> AddColumnDraft | SetRetainDraft:
         if not self._match_text_seq("STREAM"):
             self._refuse("ALTER STREAM")
@@ -346,8 +268,8 @@ class LadleParser(SparkParser):
         return self._refuse("ADD COLUMN name TYPE, SET RETAIN interval, or SET RETAIN FOREVER")
 
     def _parse_drop_draft(self) -> DropDraft:
-        if not self._match_texts(("STREAM", "QUERY", "FUNCTION")):
-            self._refuse("DROP STREAM, DROP QUERY or DROP FUNCTION")
+        if not self._match_texts(("STREAM", "TABLE", "QUERY", "FUNCTION")):
+            self._refuse("DROP STREAM, DROP TABLE, DROP QUERY or DROP FUNCTION")
         kind = self._prev.text.upper()
         if_exists = self._match_text_seq("IF", "EXISTS")
         name = self._name(f"the name of a {kind.lower()}")
@@ -394,15 +316,51 @@ class LadleParser(SparkParser):
 
     def _parse_insert_draft(self) -> InsertDraft:
         if not self._match(TokenType.INTO):
-            self._refuse("INSERT INTO stream")
+            self._refuse("INSERT INTO stream or table")
         self._match(TokenType.TABLE)
-        stream = self._dotted_name("the name of a stream")
+        target = self._dotted_name("the name of a stream or table")
         columns: tuple[exp.Identifier, ...] | None = None
         if self._match(TokenType.L_PAREN, advance=False) and self._next.token_type not in _QUERY_TOKENS:
             columns = tuple(self._parse_wrapped_csv(lambda: self._name("the name of a column")))
         if self._curr.token_type not in _QUERY_TOKENS:
             self._refuse("VALUES (...), ... or SELECT ...")
-        return InsertDraft(stream, columns, self._query())
+        return InsertDraft(target, columns, self._query())
+
+    def _parse_update_draft(self) -> UpdateDraft:
+        start = self._prev
+        table = self._name("the name of a table")
+        if not self._match_text_seq("SET"):
+            self._refuse("SET column = value")
+        assignments = self._parse_csv(self._assignment)
+        return UpdateDraft(table, tuple(assignments), self._condition(), self._find_sql(start, self._prev))
+
+    def _parse_delete_draft(self) -> DeleteDraft:
+        start = self._prev
+        if not self._match(TokenType.FROM):
+            self._refuse("DELETE FROM table")
+        table = self._name("the name of a table")
+        return DeleteDraft(table, self._condition(), self._find_sql(start, self._prev))
+
+    def _assignment(self) -> tuple[exp.Identifier, exp.Expression]:
+        column = self._name("the name of a column")
+        if not self._match(TokenType.EQ):
+            self._refuse(f"= and the value of '{column.name}'")
+        value = self._parse_disjunction() if self._curr else None
+        if value is None:
+            self._refuse(f"the value of '{column.name}'")
+        assert isinstance(value, exp.Expression)
+        return column, value
+
+    def _condition(self) -> exp.Expression | None:
+        """WHERE at the end of a statement."""
+        if not self._curr:
+            return None
+        where = self._parse_where()
+        if where is None:
+            self._refuse("WHERE and a condition, or the end of the statement")
+        assert where is not None
+        condition: exp.Expression = where.this
+        return condition
 
     # Windows
 

@@ -19,7 +19,8 @@ from ladle.schema import type_name
 from ladle.sql.conformant.datatypes import arrow_type
 from ladle.sql.conformant.known import is_taken
 from ladle.sql.conformant.nodes import FUNCTION
-from ladle.sql.dialect import DIALECT, SelectDraft
+from ladle.sql.dialect import DIALECT
+from ladle.sql.drafts import SelectDraft
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import Source

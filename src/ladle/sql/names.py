@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ladle.plan import Function
-from ladle.schema import StreamSchema
+from ladle.schema import StreamSchema, TableSchema
 
 
 class Names(Protocol):
@@ -14,6 +14,10 @@ class Names(Protocol):
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         """The declared name and schema; `trades.quarantine` is a stream too."""
+        ...
+
+    def table_schema(self, name: str) -> tuple[str, TableSchema] | None:
+        """The declared name and schema of a table."""
         ...
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
@@ -25,6 +29,8 @@ class Names(Protocol):
         ...
 
     def stream_names(self) -> Iterable[str]: ...
+
+    def table_names(self) -> Iterable[str]: ...
 
     def query_names(self) -> Iterable[str]: ...
 

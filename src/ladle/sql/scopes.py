@@ -13,11 +13,14 @@ from sqlglot import exp
 
 from ladle.errors import Position, SqlError, unknown
 from ladle.plan import Factor, TimeWindow, Window
-from ladle.schema import StreamSchema
+from ladle.schema import StreamSchema, TableSchema
 from ladle.sql.position import Source
 
 SCAN = "ladle_scan"
 """Key in a bound column's `meta`: the number of the scan it reads."""
+
+TABLE = "ladle_table"
+"""Key in a bound column's `meta`: the number of the table it reads."""
 
 NAME = "ladle_name"
 """Key in a bound column's `meta`: the name people know it by."""
@@ -35,7 +38,7 @@ class Field:
 
 @dataclass
 class Relation:
-    """Something in FROM: a stream's scan, a subquery, a CTE, VALUES or a table function."""
+    """Something in FROM: a stream's scan, a table, a subquery, a CTE, VALUES or a table function."""
 
     alias: str
     """The alias in the rendered text; unique among all scopes that can see it."""
@@ -45,6 +48,7 @@ class Relation:
     hidden: tuple[Field, ...] = ()
     """Columns that can be named but are not part of `*`."""
     scan: int | None = None
+    table: int | None = None
     pushable: bool = True
     """Whether a condition of WHERE on it may be applied before the join."""
 
@@ -57,6 +61,8 @@ class Relation:
         node.meta[NAME] = item.name
         if self.scan is not None:
             node.meta[SCAN] = self.scan
+        if self.table is not None:
+            node.meta[TABLE] = self.table
         return node
 
 
@@ -166,6 +172,15 @@ class ScanDraft:
     schema: StreamSchema
     window: Window
     factors: list[Factor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TableDraft:
+    """A table that a query mentions, while it is being bound; it is one however often it is mentioned."""
+
+    relation: str
+    table: str
+    schema: TableSchema
 
 
 @dataclass(frozen=True)

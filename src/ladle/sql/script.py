@@ -8,7 +8,8 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.errors import SqlError
-from ladle.sql.dialect import DIALECT, Draft, LadleParser
+from ladle.sql.dialect import DIALECT, LadleParser
+from ladle.sql.drafts import Draft
 from ladle.sql.position import Source
 
 _AFTER_FROM = (
@@ -127,7 +128,7 @@ def _sql_error(error: ParseError, token: Token | None, chunk: Chunk) -> SqlError
 def _missing(description: str) -> str:
     """`Required keyword: 'this' missing for <class '...Where'>` in plain words."""
     if "table name" in description:
-        return "the name of a stream or query"
+        return "the name of a stream, table or query"
     node = description.rpartition(".")[2].strip("'>\" ").upper()
     return {
         "WHERE": "a condition after WHERE",
@@ -137,6 +138,6 @@ def _missing(description: str) -> str:
         "TRYCAST": "the value or the type of CAST, as in CAST(x AS INT)",
         "CTE": "the query of a common table expression, as in WITH t AS (SELECT ...)",
         "JOIN": "the relation to join",
-        "FROM": "the name of a stream or query",
+        "FROM": "the name of a stream, table or query",
         "INTERVAL": "the length of an INTERVAL, as in INTERVAL 10 MINUTES",
     }.get(node, "an expression")

@@ -1,25 +1,27 @@
 """FROM: what can stand in it, and which columns that brings into scope.
 
-Streams, their quarantines, standing queries, CTEs, subqueries, VALUES and a few table functions. Anything else does not
-exist, so no text can reach a file or a table of the engine beneath.
+Streams, their quarantines, tables, standing queries, CTEs, subqueries, VALUES and a few table functions. Anything else
+does not exist, so no text can reach a file or a table of the engine beneath.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from ladle.errors import LadleError, SqlError, UnknownName, Unsupported
+from ladle.errors import LadleError, Position, SqlError, UnknownName, Unsupported
 from ladle.plan import TimeWindow, Window
-from ladle.schema import ARRIVAL, StreamSchema, is_nested
+from ladle.schema import ARRIVAL, StreamSchema, TableSchema, is_nested
 from ladle.sql.bounds import window_of_bracket
-from ladle.sql.dialect import BRACKET, SelectDraft
+from ladle.sql.dialect import BRACKET
+from ladle.sql.drafts import SelectDraft
 from ladle.sql.functions import resolve_functions
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
-from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Scope
+from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.script import draft, only_chunk
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: A
             return _bind_lateral(binder, node, scope, around)
     raise Unsupported(
         "This can't stand in FROM.",
-        hint="name a stream, a query, or a subquery",
+        hint="name a stream, a table, a query, or a subquery",
         position=binder.source.of(node),
     )
 
@@ -87,7 +89,7 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
             raise Unsupported(f"{key.upper().rstrip('S')} is not part of Ladle's SQL.", position=binder.source.of(node))
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
     if not parts or len(parts) != len(node.parts):
-        raise SqlError("FROM names a stream or query.", position=binder.source.of(node))
+        raise SqlError("FROM names a stream, table or query.", position=binder.source.of(node))
     names = [part.name for part in parts]
     alias_node = node.args.get("alias")
     bracket = node.meta.get(BRACKET) or (alias_node.meta.get(BRACKET) if alias_node is not None else None)
@@ -102,6 +104,9 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         target: exp.Expression = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
     elif (found := _stream(binder, names)) is not None:
         relation, target = _scan(binder, found, bracket, alias, qualifiers, around)
+    elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
+        _no_bracket(binder, bracket, "a table", hint="leave it out: a table is read as it stands")
+        relation, target = _table(binder, table, alias, qualifiers)
     elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
         _no_bracket(binder, bracket, "a standing query")
         relation, target = _inline(binder, query, alias, qualifiers)
@@ -141,6 +146,18 @@ def _scan(
     hidden = (Field("ts", ARRIVAL, plain=True),) if schema.timestamp is None and schema.column("ts") is None else ()
     relation = Relation(alias, qualifiers, fields, hidden, scan=number)
     return relation, exp.Table(this=exp.to_identifier(draft.relation, quoted=True))
+
+
+def _table(
+    binder: Binder, found: tuple[str, TableSchema], alias: str, qualifiers: Qualifiers
+) -> tuple[Relation, exp.Expression]:
+    name, schema = found
+    number = next((i for i, known in enumerate(binder.tables) if known.table == name), len(binder.tables))
+    if number == len(binder.tables):
+        binder.tables.append(TableDraft(f"_t{number}", name, schema))
+    fields = tuple(Field(column.name, column.name, plain=not is_nested(column.type)) for column in schema.columns)
+    target = exp.Table(this=exp.to_identifier(binder.tables[number].relation, quoted=True))
+    return Relation(alias, qualifiers, fields, table=number), target
 
 
 def _inline(
@@ -220,7 +237,7 @@ def _bind_table_function(
         known = ", ".join(_TABLE_FUNCTIONS)
         raise UnknownName(
             f"'{call.name or call.key}' is not a function that can stand in FROM. Functions: {known}.",
-            hint="FROM reads streams and queries; files and other tables are attached to a stream first",
+            hint="FROM reads streams, tables and queries; files are attached to a stream, or inserted, first",
             position=binder.source.of(call),
         )
     arguments = scope if isinstance(node, exp.Lateral) else Scope(binder.source, around.parent)
@@ -333,23 +350,34 @@ def _table_alias(alias: str, fields: tuple[Field, ...]) -> exp.TableAlias:
     )
 
 
-def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str) -> None:
+def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str, hint: str | None = None) -> None:
     if bracket is not None:
-        raise SqlError(f"[RANGE] and [ROWS] bound a stream, and this is {what}.", position=binder.source.of(bracket))
+        raise SqlError(
+            f"[RANGE] and [ROWS] bound a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket)
+        )
 
 
 def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) -> UnknownName:
-    name = ".".join(names)
-    streams, queries = sorted(binder.names.stream_names()), sorted(binder.names.query_names())
+    known = binder.names
+    kinds = {"Streams": known.stream_names(), "Tables": known.table_names(), "Queries": known.query_names()}
+    return unknown_relation("stream, table or query", ".".join(names), kinds, binder.source.of(node))
+
+
+def unknown_relation(
+    what: str, name: str, kinds: Mapping[str, Iterable[str]], position: Position | None
+) -> UnknownName:
+    """What there is instead, by kind, with the likeliest meant one as the hint."""
+    known = {kind: sorted(names) for kind, names in kinds.items()}
     listed = [
-        f"{kind}: {', '.join(known[:40])}{', ...' if len(known) > 40 else ''}."
-        for kind, known in (("Streams", streams), ("Queries", queries))
-        if known
+        f"{kind}: {', '.join(names[:40])}{', ...' if len(names) > 40 else ''}."
+        for kind, names in known.items()
+        if names
     ]
-    close = get_close_matches(name.lower(), [known.lower() for known in (*streams, *queries)], n=1)
-    meant = next((known for known in (*streams, *queries) if close and known.lower() == close[0]), None)
+    every = {each.lower(): each for names in known.values() for each in names}
+    close = get_close_matches(name.lower(), every, n=1)
+    hint = f"did you mean '{every[close[0]]}'?" if close else None
     return UnknownName(
-        f"There is no stream or query '{name}'. {' '.join(listed) or 'There are none yet.'}",
-        hint=f"did you mean '{meant}'?" if meant else None if listed else "make a stream with CREATE STREAM",
-        position=binder.source.of(node),
+        f"There is no {what} '{name}'. {' '.join(listed) or 'There are none yet.'}",
+        hint=hint or (None if listed else "make a stream with CREATE STREAM"),
+        position=position,
     )

@@ -4,7 +4,8 @@ WHERE is brought to conjunctive normal form. A conjunct over the columns of one 
 would becomes a factor of that scan's block, under a canonical text: equal predicates of many queries are one factor.
 
 A factor that may raise keeps SQL's guard: in `b <> 0 AND a / b > 1` the second is pushed as
-`CASE WHEN b <> 0 THEN a / b > 1 ELSE FALSE END`, and only when all before it are pushed too.
+`CASE WHEN b <> 0 THEN a / b > 1 ELSE FALSE END`, and only when all before it are pushed too. Where streams are joined
+that is left to the residual, but for users' functions.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def push_where(select: exp.Select, scope: Scope, scans: Sequence[ScanDraft]) -> 
     }
     alone = len(scope.relations) == 1 and not select.args.get("joins")
     remaining: list[exp.Expression] = []
-    before: list[exp.Expression] = []
+    pushed: dict[int, list[exp.Expression]] = {number: [] for number in pushable}
     guarded_here = alone
     for conjunct in conjuncts(select.args["where"].this):
         if isinstance(conjunct, exp.Boolean) and conjunct.this:
@@ -79,10 +80,14 @@ def push_where(select: exp.Select, scope: Scope, scans: Sequence[ScanDraft]) -> 
         if owner is None or candidates is None:
             remaining.append(conjunct)
             guarded_here = False
-        elif not any(candidate.may_raise for candidate in candidates):
+            continue
+        before = pushed[next(iter(scans_of(conjunct))) or 0]
+        # A user's function goes before the join, as Spark has it: on pairs it would be called again and again.
+        before_join = not alone and all(candidate.factor.functions for candidate in candidates)
+        if not any(candidate.may_raise for candidate in candidates):
             _add(owner, candidates)
             before.extend(candidate.tree for candidate in candidates)
-        elif guarded_here and (guarded := _guarded(candidates[0], before, owner)) is not None:
+        elif (guarded_here or before_join) and (guarded := _guarded(candidates[0], before, owner)) is not None:
             _add(owner, [guarded])
             before.append(candidates[0].tree)
         else:

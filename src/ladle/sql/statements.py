@@ -8,7 +8,7 @@ from enum import Enum
 import pyarrow as pa
 
 from ladle.plan import Plan
-from ladle.schema import Column, StreamSchema
+from ladle.schema import Column, StreamSchema, TableSchema
 
 
 class Materialize(Enum):
@@ -45,6 +45,20 @@ class SetRetain:
 
 @dataclass(frozen=True)
 class DropStream:
+    name: str
+    cascade: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    name: str
+    schema: TableSchema
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropTable:
     name: str
     cascade: bool = False
     if_exists: bool = False
@@ -96,6 +110,11 @@ class ShowStreams:
 
 
 @dataclass(frozen=True)
+class ShowTables:
+    pass
+
+
+@dataclass(frozen=True)
 class ShowQueries:
     pass
 
@@ -122,13 +141,39 @@ class Insert:
 
 
 @dataclass(frozen=True)
+class InsertRows:
+    """More rows for a table: the plan's answer has its columns."""
+
+    table: str
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class UpdateRows:
+    """The plan's answer is all rows of the table as they are afterwards, and a last column that says which are new."""
+
+    table: str
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class DeleteRows:
+    """The plan's answer is the rows that stay; None: none does."""
+
+    table: str
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
 class ExplainSelect:
     plan: Plan
+    analyze: bool = False
 
 
 @dataclass(frozen=True)
 class ExplainQuery:
     name: str
+    analyze: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,16 +188,22 @@ Statement = (
     | AddColumn
     | SetRetain
     | DropStream
+    | CreateTable
+    | DropTable
     | CreateQuery
     | DropQuery
     | CreateFunction
     | DropFunction
     | ShowFunctions
     | ShowStreams
+    | ShowTables
     | ShowQueries
     | Describe
     | Select
     | Insert
+    | InsertRows
+    | UpdateRows
+    | DeleteRows
     | ExplainSelect
     | ExplainQuery
     | Subscribe

@@ -22,7 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.errors import LadleError
 from ladle.plan import Block, Factor, Function, Plan, Scan
-from ladle.schema import StreamSchema
+from ladle.schema import StreamSchema, TableSchema
 from ladle.sql.comparisons import Comparison, comparison_of
 from ladle.sql.names import Names
 from ladle.sql.script import chunks
@@ -49,12 +49,16 @@ class Asked:
     def __init__(self, names: Names) -> None:
         self._names = names
         self.streams: dict[str, tuple[str, StreamSchema] | None] = {}
+        self.tables: dict[str, tuple[str, TableSchema] | None] = {}
         self.queries: dict[str, tuple[str, str] | None] = {}
         self.functions: dict[str, Function | None] = {}
         self.listed: tuple[str, ...] | None = None
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         return self.streams.setdefault(name, self._names.stream_schema(name))
+
+    def table_schema(self, name: str) -> tuple[str, TableSchema] | None:
+        return self.tables.setdefault(name, self._names.table_schema(name))
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
         return self.queries.setdefault(name, self._names.query_sql(name))
@@ -64,6 +68,9 @@ class Asked:
 
     def stream_names(self) -> Iterable[str]:
         return self._names.stream_names()
+
+    def table_names(self) -> Iterable[str]:
+        return self._names.table_names()
 
     def query_names(self) -> Iterable[str]:
         return self._names.query_names()
@@ -77,6 +84,7 @@ class Asked:
         """Whether these names give the answers that were given."""
         return (
             all(_same(names.stream_schema(name), found) for name, found in self.streams.items())
+            and all(names.table_schema(name) == found for name, found in self.tables.items())
             and all(names.query_sql(name) == found for name, found in self.queries.items())
             and all(names.function(name) == found for name, found in self.functions.items())
             and (self.listed is None or tuple(names.function_names()) == self.listed)
@@ -137,7 +145,8 @@ class Template:
             )
         plan = self.plan
         sql = text[self.begin : len(text) - self.end]
-        return Plan(sql, tuple(scans), plan.residual, plan.schema, plan.queries, plan.functions, plan.joined)
+        shared = (plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables)
+        return Plan(sql, tuple(scans), *shared)
 
     def makes(self, plan: Plan, text: str, runs: Sequence[str]) -> bool:
         """Whether it gives the plan that the binder gave."""

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ladle.archive.segments import DataFile, SegmentWriter, WrittenFile
-from ladle.eddy import Account, Router
+from ladle.eddy import Account, Policy, Router
 from ladle.schema import TIMESTAMP, StreamSchema
 from ladle.stem.intake import Bounds, Intake, Rejected
 from ladle.stem.joining import JoinProbe, JoinTask, run_joins
@@ -43,6 +43,7 @@ class EpochTask:
     factor_seconds_max: float
     tickets: Mapping[str, Account] = field(default_factory=dict)
     """What the eddy knows of the operators."""
+    policy: Policy = Policy.TICKETS
     joins: tuple[JoinProbe, ...] = ()
     """The joins that new tuples take part in."""
     owed: tuple[JoinTask, ...] = ()
@@ -87,7 +88,7 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
     rejected = Rejected()
     intake = Intake(task.schema, task.bounds, task.arrived_us)
     stem = load_stem([str(page) for page in task.query_set])
-    router = Router(known=task.tickets, seed=partition)
+    router = Router(task.policy, known=task.tickets, seed=partition)
     tuples = _tuples(intake, batches, rejected)
     written, failures = write_probed(
         tuples, task.archive, f"{name}.parquet", task.schema, stem, router, task.results, task.segment_rows_max,

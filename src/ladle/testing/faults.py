@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-SCHEMA = "CREATE STREAM {name} (n BIGINT, k INT, v STRING, at TIMESTAMP) TIMESTAMP BY at"
+SCHEMA = "CREATE STREAM {name} (n BIGINT, k INT, v STRING, at TIMESTAMP) TIMESTAMP BY at RETAIN INTERVAL 1000 DAYS"
 START = datetime(2024, 1, 1, tzinfo=UTC)
 _NEEDED = (
     __name__,
@@ -90,6 +90,8 @@ def rows_of(push: int, count: int) -> list[dict[str, Any]]:
 
 def queries_of(number: int) -> tuple[str, str]:
     """A query's name and text, told by its number."""
+    if number % 3 == 0:
+        return f"q{number}", f"SELECT a.n, b.n AS m FROM a, b WHERE a.k = b.k AND a.v = b.v AND a.n % 9 < {number % 10}"
     streams = ("a", "b")
     return f"q{number}", f"SELECT n, k FROM {streams[number % 2]} WHERE k < {number % 10} AND v <> 'v{number % 3}'"
 
@@ -154,6 +156,38 @@ def replace_functions(warehouse: Path, journal: Journal, steps: Steps) -> None:
     db.close()
 
 
+def change_of(number: int) -> str:
+    """A statement that changes table `t`, told by its number."""
+    match number % 4:
+        case 0:
+            return f"UPDATE t SET v = v + {number} WHERE k % 2 = 0"
+        case 3:
+            return f"DELETE FROM t WHERE k = {number - 2}"
+        case _:
+            return f"INSERT INTO t VALUES ({number}, 0), ({number + 100}, {number})"
+
+
+def change_tables(warehouse: Path, journal: Journal, steps: Steps) -> None:
+    """Change a table that a query reads, again and again; note each before and after."""
+    settings = {"checkpoint_entries": 3, "maintenance_seconds": 3_600.0}
+    connect = _connect(spark=False)
+    db = connect(warehouse, settings=settings)
+    steps.install()
+    db.sql("CREATE TABLE t (k INT, v INT)")
+    db.register("SELECT k, v FROM t WHERE v >= 0", name="q", materialize="complete")
+    journal.note(done=0)
+    for number in range(1, 13):
+        journal.note(begun=number)
+        db.sql(change_of(number))
+        journal.note(done=number)
+        if number % 3 == 0:
+            db.maintain()
+        if number % 5 == 0:
+            db.close()
+            db = connect(warehouse, settings=settings)
+    db.close()
+
+
 def forked(work: Callable[..., None], *arguments: Any) -> int:
     """Do something in a child that has nothing to import: that takes longer than what it does until it is killed.
 
@@ -177,6 +211,10 @@ def run_until(kill_at: int, warehouse: Path, journal: Path, seed: int) -> None:
 
 def replace_functions_until(kill_at: int, warehouse: Path, journal: Path) -> None:
     replace_functions(warehouse, Journal(journal), Steps(kill_at))
+
+
+def change_tables_until(kill_at: int, warehouse: Path, journal: Path) -> None:
+    change_tables(warehouse, Journal(journal), Steps(kill_at))
 
 
 def _facts(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,224 @@
+"""Joins beside Spark's own: the bars of "Joins, and the eddy that routes them" that are about W2.
+
+All alternatives run in one process group, on the same tuples, one after the other, and each compares the number of
+pairs of every query with DuckDB's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ladle.bench._bars import (
+    Bar,
+    Quantity,
+    at_most,
+    bars_table,
+    draw_bars,
+    higher,
+    machine,
+    print_bars,
+    versions,
+    write_json,
+    write_page,
+)  # fmt: skip
+from ladle.bench._joining import (
+    BAND,
+    EQUALITY,
+    STEP_US,
+    WINDOW_US,
+    JoinQuery,
+    check_pairs,
+    join_flow,
+    join_queries,
+    joined_tuples,
+    native_joins,
+    pairs_by_duckdb,
+    shared_join,
+    write_streams,
+)
+from ladle.bench._progress import Steps
+from ladle.connection import connect
+from ladle.engine import Database
+from ladle.plan import JoinFactor, JoinKey, PairJoin, Reach, Relop
+from ladle.stem.data_stem import DataStem, join
+
+DESCRIPTION = "joins of streams, beside Spark's own stream-stream joins"
+
+_RATE = "tuples/s"
+_SETTINGS = {"maintenance_seconds": 3_600.0}
+"""Pairs beyond every window stay, so that all of them can be counted in the end."""
+
+_PAGE = """# Joins beside Spark's own
+
+Written by `{command}`. Ratios of alternatives measured in one run on one machine: {machine}.
+With {versions}.{quick}
+
+W2: `r(ts, a, x)` and `s(ts, b, y)`, keys uniform in [0, 9999], {rows} tuples of each in an epoch, windows of the last
+10,000 tuples of each by time; a query has filters `x < c1` and `y < c2` that each pass about half.
+
+{met} of {total} bars are met{missed}
+
+{table}
+
+![values against their bars]({name}.svg)
+
+- Tuples per second are those of both streams. Ladle's time runs from the end of the first epoch of both to the moment
+  when the pairs of all tuples are found and kept, Spark's own overhead included; both streams have a source of their
+  own, and one file makes an epoch.
+- Native joins throw their rows away (`noop`), and the time to start them is not counted. One join with CASE sums is
+  measured between the ends of micro-batches.
+- Every run, Ladle's and Spark's, compared the number of pairs of each query over all tuples with DuckDB's.
+- The band join is measured as the kernel that finds pairs, over two SteMs of {rows} tuples in memory: time per pair.
+- All samples are in [{name}.json]({name}.json).
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    rows: int = 1 << 16
+    epochs: int = 16
+    rounds: int = 2
+    native_epochs: int = 8
+    many: int = 100
+    native: int = 10
+    kernel_rounds: int = 7
+
+
+QUICK = Sizes(rows=1 << 12, epochs=3, rounds=1, native_epochs=2, many=5, native=2, kernel_rounds=1)
+
+
+def run(arguments: Sequence[str]) -> int:
+    args = _parser().parse_args(arguments)
+    sizes = QUICK if args.quick else Sizes()
+    with TemporaryDirectory(prefix="ladle-bench-") as scratch:
+        bars = measure(Path(scratch), sizes)
+    print_bars(bars)
+    command = "ladle bench joins" + (" --quick" if args.quick else "")
+    write(bars, "joins-quick" if args.quick else "joins", args.out or Path("docs/benchmarks"), sizes, command)
+    return 0
+
+
+def measure(scratch: Path, sizes: Sizes) -> list[Bar]:
+    inputs = write_streams(scratch / "inputs", sizes.epochs, sizes.rows)
+    fewer = write_streams(scratch / "fewer", sizes.native_epochs, sizes.rows)
+    many, some, one = (join_queries(count) for count in (sizes.many, sizes.native, 1))
+    with Steps(3 * sizes.rounds + 4) as steps, connect(scratch / "warehouse", settings=_SETTINGS) as db:
+        ours: dict[int, list[float]] = {}
+        for number in range(sizes.rounds):
+            for queries in (one, some, many):
+                steps.step(f"{len(queries)} join queries, round {number + 1}")
+                ours.setdefault(len(queries), []).append(_ours(db, f"j{number}x{len(queries)}", inputs, sizes, queries))
+        rates = {
+            count: Quantity("Ladle", _RATE, [2 * sizes.rows / each for each in own]) for count, own in ours.items()
+        }
+        steps.step("one native stream-stream join")
+        bars = [_beside_native(db, fewer, scratch / "one", one, rates[1], 5, 20)]
+        bars.append(_growth(sizes, ours))
+        steps.step(f"{sizes.native} native stream-stream joins")
+        bars.append(_beside_native(db, fewer, scratch / "some", some, rates[sizes.native], 30, 100))
+        steps.step("one native join, and a CASE per query")
+        bars.append(_beside_cases(db, fewer, scratch / "cases", sizes, many, rates[sizes.many]))
+        steps.step("band join")
+        bars.append(_band(sizes))
+    return bars
+
+
+def _ours(db: Database, name: str, inputs: Path, sizes: Sizes, queries: Sequence[JoinQuery]) -> float:
+    """Seconds of an epoch of both streams."""
+    flow = join_flow(db, name, inputs, sizes.rows, queries)
+    check_pairs(f"{len(queries)} joins", flow.pairs, pairs_by_duckdb(inputs, queries))
+    return flow.seconds
+
+
+def _growth(sizes: Sizes, ours: dict[int, list[float]]) -> Bar:
+    many, one = (Quantity(f"{count} queries", "s/epoch", ours[count]) for count in (sizes.many, 1))
+    return at_most("growth", f"{sizes.many} join queries with different filters against one, time", many, one, 2, 1.2)
+
+
+def _beside_native(
+    db: Database, inputs: Path, scratch: Path, queries: Sequence[JoinQuery], ours: Quantity, bar: float, aim: float
+) -> Bar:
+    scratch.mkdir()
+    native = native_joins(db.spark, inputs, queries, scratch)
+    check_pairs("native joins", native.counts, pairs_by_duckdb(inputs, queries))
+    count = f"{len(queries)} join queries" if len(queries) > 1 else "one join query"
+    theirs = Quantity("Spark", _RATE, [native.rate])
+    return higher("native", f"{count}, against as many native Spark stream-stream joins", ours, theirs, bar, aim)
+
+
+def _beside_cases(
+    db: Database, inputs: Path, scratch: Path, sizes: Sizes, queries: Sequence[JoinQuery], ours: Quantity
+) -> Bar:
+    scratch.mkdir()
+    rate, counts = shared_join(db.spark, inputs, sizes.rows, queries, scratch)
+    check_pairs("one native join", counts, pairs_by_duckdb(inputs, queries))
+    what = f"{len(queries)} join queries, against one native stream-stream join and a CASE per query"
+    return higher("cases", what, ours, Quantity("Spark", _RATE, [rate]), 4, 8)
+
+
+def _band(sizes: Sizes) -> Bar:
+    """The kernel alone: nanoseconds per pair."""
+    r, s = (joined_tuples(name, sizes.rows, 0) for name in "rs")
+    reach = Reach(-WINDOW_US, WINDOW_US)
+    measured = {}
+    for name, pair in (("equality", _pair(EQUALITY)), ("band", _pair(BAND))):
+        samples = []
+        for _ in range(sizes.kernel_rounds + 1):
+            began = time.perf_counter()
+            left = DataStem.of(r, "ts", pair.keys(left=True))
+            right = DataStem.of(s, "ts", pair.keys(left=False))
+            found = join(left, right, pair, reach, pairs_max=1 << 30)
+            samples.append((time.perf_counter() - began) / max(len(found.left), 1) * 1e9)
+        measured[name] = Quantity(name, "ns/pair", samples[1:])
+    what = "band join r.a > s.b - 5 AND r.a < s.b + 5 against equality join, per pair"
+    return at_most("band", what, measured["band"], measured["equality"], 3, 1.5)
+
+
+def _pair(on: str) -> PairJoin:
+    a, b = JoinKey("`a`", ("a",)), JoinKey("`b`", ("b",))
+    if on == EQUALITY:
+        return PairJoin("r", "s", (JoinFactor(a, Relop.EQ, b),))
+    low, high = JoinKey("`b` - 5", ("b",), '"b" - 5'), JoinKey("`b` + 5", ("b",), '"b" + 5')
+    return PairJoin("r", "s", (JoinFactor(a, Relop.GT, low), JoinFactor(a, Relop.LT, high)))
+
+
+def write(bars: Sequence[Bar], name: str, directory: Path, sizes: Sizes, command: str) -> None:
+    used = versions("pyspark", "duckdb", "numpy", "pyarrow")
+    write_json(
+        directory / f"{name}.json",
+        name,
+        {**asdict(sizes), "step_us": STEP_US},
+        {"versions": used, "bars": [bar.to_json() for bar in bars]},
+    )
+    draw_bars(bars, directory / f"{name}.svg")
+    here = machine()
+    missed = [f"- {bar.what}: {bar.cells[3]}, the bar is {bar.cells[4]}" for bar in bars if not bar.met]
+    page = _PAGE.format(
+        command=command,
+        machine=f"{here['cores']} cores ({here['processor']}), {int(str(here['memory_bytes'])) >> 30} GiB",
+        versions=", ".join(f"{package} {version}" for package, version in used.items()),
+        quick="\n\n**A quick run with small sizes, to see that it works: the figures mean nothing.**"
+        if sizes == QUICK
+        else "",
+        rows=f"{sizes.rows:,}",
+        met=sum(bar.met for bar in bars),
+        total=len(bars),
+        missed="; not met:\n\n" + "\n".join(missed) if missed else ".",
+        table=bars_table(bars),
+        name=name,
+    )
+    write_page(directory / f"{name}.md", page)
+    sys.stdout.write(f"written: {', '.join(str(directory / name) + ending for ending in ('.json', '.svg', '.md'))}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ladle bench joins", description=DESCRIPTION)
+    parser.add_argument("--quick", action="store_true", help="small and short, to see that it runs")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the figures go (default: docs/benchmarks)")
+    return parser

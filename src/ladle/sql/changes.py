@@ -1,0 +1,190 @@
+"""INSERT, UPDATE and DELETE: what rows go where, as plans.
+
+Whatever changes a table is a SELECT that gives the table's rows afterwards, so expressions mean there what they mean in
+every query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ladle.errors import SqlError, unknown
+from ladle.plan import Plan
+from ladle.schema import Column, StreamSchema, TableSchema, type_name
+from ladle.sql.binder import Binder
+from ladle.sql.drafts import DeleteDraft, InsertDraft, UpdateDraft
+from ladle.sql.names import Names
+from ladle.sql.planning import bound, finish
+from ladle.sql.position import Source
+from ladle.sql.resolve import has_aggregate
+from ladle.sql.sources import QUARANTINE, unknown_relation
+from ladle.sql.statements import DeleteRows, Insert, InsertRows, UpdateRows
+
+
+def lower_insert(insert: InsertDraft, names: Names, source: Source) -> Insert | InsertRows:
+    """The query's columns, cast to the stream's or table's types as Spark's INSERT would."""
+    name = ".".join(part.name for part in insert.target)
+    if len(insert.target) == 1 and (stream := names.stream_schema(name)) is not None:
+        targets = _targets(insert, stream[1], source)
+        listed = tuple(column.name for column in targets)
+        return Insert(stream[0], listed, _cast_plan(insert, targets, targets, names, source))
+    if len(insert.target) == 1 and (table := names.table_schema(name)) is not None:
+        targets = _targets(insert, table[1], source)
+        return InsertRows(table[0], _cast_plan(insert, targets, table[1].columns, names, source))
+    position = source.of(insert.target[0])
+    if len(insert.target) == 2 and insert.target[1].name.lower() == QUARANTINE:
+        raise SqlError("Rows get into a quarantine by not fitting their stream, not by INSERT.", position=position)
+    if len(insert.target) == 1 and names.query_sql(name) is not None:
+        raise SqlError(f"'{name}' is a query; rows go into streams and tables.", position=position)
+    kinds = {"Streams": names.stream_names(), "Tables": names.table_names()}
+    raise unknown_relation("stream or table", name, kinds, position)
+
+
+def _cast_plan(
+    insert: InsertDraft, targets: Sequence[Column], columns: Sequence[Column], names: Names, source: Source
+) -> Plan:
+    """A plan whose answer has `columns`: the query's, which are `targets`, and NULL for those it does not give."""
+    binder = Binder(names, source)
+    tree, fields = bound(binder, insert.query.tree)
+    if len(fields) != len(targets):
+        listed = ", ".join(column.name for column in targets)
+        raise SqlError(
+            f"{len(fields)} values for {len(targets)} columns: {listed}.",
+            hint="name the columns that are given: INSERT INTO name (a, b) VALUES (1, 2)",
+            position=source.of(insert.query.tree),
+        )
+    given = {column.name: field.column for field, column in zip(fields, targets, strict=True)}
+    outer = exp.Select()
+    for column in columns:
+        value: exp.Expression = exp.null()
+        if column.name in given:
+            value = exp.column(_quoted(given[column.name]), table=_quoted("_i"))
+        outer.append("expressions", _alias(_cast(value, column.type), column.name))
+    inner = tree.this if isinstance(tree, exp.Subquery) else tree
+    outer.set("from_", exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=_quoted("_i")))))
+    return finish(insert.query.sql, binder, outer)
+
+
+def _targets(insert: InsertDraft, schema: StreamSchema | TableSchema, source: Source) -> list[Column]:
+    if insert.columns is None:
+        return list(schema.columns)
+    targets: list[Column] = []
+    for identifier in insert.columns:
+        column = _column(identifier, schema, source)
+        if column in targets:
+            raise SqlError(f"Column '{column.name}' is given twice.", position=source.of(identifier))
+        targets.append(column)
+    return targets
+
+
+def lower_update(update: UpdateDraft, names: Names, source: Source) -> UpdateRows:
+    """`SELECT CASE WHEN condition THEN value ELSE column END, ..., condition FROM table`.
+
+    The condition is computed once for each row, below: it may be a subquery, or not give the same twice.
+    """
+    name, schema = _table(update.table, "UPDATE", names, source)
+    values: dict[str, exp.Expression] = {}
+    for identifier, value in update.assignments:
+        column = _column(identifier, schema, source)
+        if column.name in values:
+            raise SqlError(f"Column '{column.name}' is given twice.", position=source.of(identifier))
+        _refuse_aggregate(value, "SET", source)
+        values[column.name] = value
+    outer = exp.Select()
+    changed: exp.Expression = exp.true()
+    relation: exp.Expression = exp.Table(this=update.table.copy())
+    mark = _free_name("_changed", schema)
+    if update.where is not None:
+        _refuse_aggregate(update.where, "WHERE", source)
+        below = exp.Select(expressions=[exp.Star(), _alias(_is_true(update.where), mark)])
+        below.set("from_", exp.From(this=relation))
+        relation = exp.Subquery(this=below, alias=exp.TableAlias(this=update.table.copy()))
+        changed = exp.column(_quoted(mark))
+    for column in schema.columns:
+        kept = exp.column(_quoted(column.name))
+        result: exp.Expression = kept
+        if column.name in values:
+            result = _cast(exp.Paren(this=values[column.name]), column.type)
+            if update.where is not None:
+                result = exp.Case(ifs=[exp.If(this=changed.copy(), true=result)], default=kept)
+        outer.append("expressions", _alias(result, column.name))
+    outer.append("expressions", _alias(changed, mark))
+    outer.set("from_", exp.From(this=relation))
+    return UpdateRows(name, _plan(update.sql, outer, names, source))
+
+
+def lower_delete(delete: DeleteDraft, names: Names, source: Source) -> DeleteRows:
+    """`SELECT * FROM table WHERE condition IS NOT TRUE`."""
+    name, _ = _table(delete.table, "DELETE", names, source)
+    if delete.where is None:
+        return DeleteRows(name, None)
+    _refuse_aggregate(delete.where, "WHERE", source)
+    query = exp.Select(expressions=[exp.Star()])
+    query.set("from_", exp.From(this=exp.Table(this=delete.table.copy())))
+    query.set("where", exp.Where(this=exp.Not(this=_is_true(delete.where))))
+    return DeleteRows(name, _plan(delete.sql, query, names, source))
+
+
+def _plan(sql: str, tree: exp.Expression, names: Names, source: Source) -> Plan:
+    binder = Binder(names, source)
+    done, _ = bound(binder, tree)
+    return finish(sql, binder, done)
+
+
+def _table(identifier: exp.Identifier, doing: str, names: Names, source: Source) -> tuple[str, TableSchema]:
+    name, position = identifier.name, source.of(identifier)
+    found = names.table_schema(name)
+    if found is not None:
+        return found
+    if names.stream_schema(name) is not None:
+        hint = "RETAIN lets go of old tuples; what is to change belongs into a table"
+        raise SqlError(
+            f"'{name}' is a stream, whose tuples stay as they came; {doing} is for tables.",
+            hint=hint,
+            position=position,
+        )
+    if names.query_sql(name) is not None:
+        raise SqlError(f"'{name}' is a query; {doing} is for tables.", position=position)
+    raise unknown("table", name, names.table_names(), position=position)
+
+
+def _column(identifier: exp.Identifier, schema: StreamSchema | TableSchema, source: Source) -> Column:
+    column = schema.column(identifier.name)
+    if column is None:
+        known = [each.name for each in schema.columns]
+        raise unknown("column", identifier.name, known, position=source.of(identifier))
+    return column
+
+
+def _refuse_aggregate(node: exp.Expression, where: str, source: Source) -> None:
+    if has_aggregate(node):
+        raise SqlError(
+            f"An aggregate can't stand in {where}, which is about single rows.",
+            hint="write it as a subquery: (SELECT max(a) FROM name)",
+            position=source.of(node),
+        )
+
+
+def _free_name(wanted: str, schema: TableSchema) -> str:
+    while schema.column(wanted) is not None:
+        wanted = f"_{wanted}"
+    return wanted
+
+
+def _is_true(condition: exp.Expression) -> exp.Expression:
+    return exp.Paren(this=exp.Is(this=exp.Paren(this=condition), expression=exp.true()))
+
+
+def _cast(value: exp.Expression, type_: pa.DataType) -> exp.Cast:
+    return exp.Cast(this=value, to=exp.DataType.build(type_name(type_), dialect="spark"))
+
+
+def _alias(value: exp.Expression, name: str) -> exp.Alias:
+    return exp.Alias(this=value, alias=_quoted(name))
+
+
+def _quoted(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
