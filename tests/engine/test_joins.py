@@ -36,7 +36,8 @@ def push_both(db: Database, seconds: range) -> None:
 def test_explain_shows_joins_and_what_they_cost(db: Database) -> None:
     db.sql(R)
     db.sql(S)
-    text = "SELECT r.x, s.y FROM r [RANGE 20 SECONDS], s [RANGE 10 SECONDS] WHERE r.a = s.a AND x < {} AND b >= 0 AND y > 3"
+    text = """SELECT r.x, s.y FROM r [RANGE 20 SECONDS], s [RANGE 10 SECONDS]
+              WHERE r.a = s.a AND x < {} AND b >= 0 AND y > 3"""
     for number in range(3):
         db.register(text.format(number + 5), name=f"q{number}", materialize="partial")
     push_both(db, range(20))

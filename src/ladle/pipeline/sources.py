@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ladle.errors import PipelineError
 from ladle.pipeline.protocol import BatchRunner
@@ -22,7 +25,42 @@ from ladle.pipeline.protocol import BatchRunner
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.5
+_SETTINGS = {
+    # A warehouse is on a local file system, where a rename is atomic and one process writes. The usual manager runs
+    # `chmod` as a process for each of its files, five per batch, which takes a third of a small epoch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # A file source lists its directory each time it looks: every 10 ms, unless told otherwise, that takes a core.
+    "spark.sql.streaming.pollingDelay": "100ms",
+}
+"""Of our queries, and no others of the session."""
+_SOURCES_SECONDS_MAX = 5.0
+_starting = threading.Lock()
 _GONE = "Spark's JVM is gone, and the DataFrame with it; attach it again"
+
+
+@contextmanager
+def _settings(session: SparkSession) -> Iterator[None]:
+    """While a query is started, which takes the session's settings with it."""
+    with _starting:
+        before = {name: session.conf.get(name, None) for name in _SETTINGS}
+        for name, value in _SETTINGS.items():
+            session.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, known in before.items():
+                session.conf.unset(name)
+                if known is not None and session.conf.get(name, None) != known:
+                    session.conf.set(name, known)
+
+
+def _await_sources(query: StreamingQuery) -> None:
+    """Wait until a query has made its sources, which look at the session's settings too."""
+    deadline = time.monotonic() + _SOURCES_SECONDS_MAX
+    while query.isActive and query.status["message"] == "Initializing sources" and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 class SparkSource:
@@ -120,7 +158,9 @@ class SparkSource:
             writer = writer.queryName(f"ladle-{self.stream}-{self.source}")
             if self._available_now:
                 writer = writer.trigger(availableNow=True)
-            query = writer.start()
+            with _settings(self._batches.sparkSession):
+                query = writer.start()
+                _await_sources(query)
             with self._lock:
                 self._query = query
             self.state = "running"
