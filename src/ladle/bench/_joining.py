@@ -7,8 +7,9 @@ query, over all tuples, with DuckDB's.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,36 +123,69 @@ class JoinFlow:
         return self.tuples / self.seconds
 
 
-def join_flow(db: Database, name: str, inputs: Path, rows: int, queries: Sequence[JoinQuery]) -> JoinFlow:
-    """Let both streams flow past standing joins, which go again afterwards."""
+def join_flow(
+    db: Database, name: str, inputs: Path, rows: int, queries: Sequence[JoinQuery], *, pushed: bool
+) -> JoinFlow:
+    """Let both streams flow past standing joins, which go again afterwards: pushed by two clients, a table each epoch,
+    or through two file sources."""
     r, s = f"{name}_r", f"{name}_s"
-    for stream, of in ((r, "r"), (s, "s")):
+    streams = {r: "r", s: "s"}
+    for stream, of in streams.items():
         key, value = _COLUMNS[of]
         db.sql(f"CREATE STREAM {stream} (ts TIMESTAMP, {key} INT, {value} INT) TIMESTAMP BY ts")
     named = {f"{name}_{number}": query.sql(r, s) for number, query in enumerate(queries)}
     db.register_many(named, materialize="partial")
-    attached = [
-        db.attach(stream, files_of(db.spark, inputs, of), source="files") for stream, of in ((r, "r"), (s, "s"))
-    ]
     files = len(list((inputs / "r").iterdir()))
+    began = _push(db, streams, inputs) if pushed else _attach(db, streams, inputs, files)
+    db.backfill()
+    seconds = (time.perf_counter() - began) / (files - 1)
+    pairs = [count_pairs(db, query) for query in named]
+    for stream in streams:
+        db.drop_stream(stream, cascade=True)
+    return JoinFlow(seconds, 2 * rows, pairs)
+
+
+def _push(db: Database, streams: Mapping[str, str], inputs: Path) -> float:
+    """A client for each stream; when both had pushed their first table."""
+    tables = {of: [pq.read_table(path) for path in sorted((inputs / of).iterdir())] for of in streams.values()}
+    firsts: list[float] = []
+    errors: list[BaseException] = []
+
+    def client(stream: str, of: str) -> None:
+        try:
+            for number, table in enumerate(tables[of]):
+                db.push(stream, table, wait=True)
+                if number == 0:
+                    firsts.append(time.perf_counter())
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=client, args=pair) for pair in streams.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return max(firsts)
+
+
+def _attach(db: Database, streams: Mapping[str, str], inputs: Path, files: int) -> float:
+    """A file source for each stream, a file each epoch; when both had taken in their first."""
+    attached = [db.attach(stream, files_of(db.spark, inputs, of), source="files") for stream, of in streams.items()]
     began = 0.0
     epochs = 0
     while epochs < files:
         time.sleep(0.001)
-        epochs = min(db.catalog.streams[stream].epochs for stream in (r, s))
+        epochs = min(db.catalog.streams[stream].epochs for stream in streams)
         if epochs and not began:
             began = time.perf_counter()
         for each in attached:
             if each.error is not None:
                 raise LadleError(f"The source failed: {each.error}")
-    db.backfill()
-    seconds = (time.perf_counter() - began) / (files - 1)
     for each in attached:
         each.stop()
-    pairs = [count_pairs(db, query) for query in named]
-    for stream in (r, s):
-        db.drop_stream(stream, cascade=True)
-    return JoinFlow(seconds, 2 * rows, pairs)
+    return began
 
 
 def count_pairs(db: Database, name: str) -> int:

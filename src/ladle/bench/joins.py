@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -69,8 +69,10 @@ W2: `r(ts, a, x)` and `s(ts, b, y)`, keys uniform in [0, 9999], {rows} tuples of
 ![values against their bars]({name}.svg)
 
 - Tuples per second are those of both streams. Ladle's time runs from the end of the first epoch of both to the moment
-  when the pairs of all tuples are found and kept, Spark's own overhead included; both streams have a source of their
-  own, and one file makes an epoch.
+  when the pairs of all tuples are found and kept. The bars are about tuples that two clients push, a table for each
+  epoch, durable before it is acknowledged and visible before the next; in brackets, the same through two Spark file
+  sources, a file for each epoch, whose micro-batches cost more than the epochs in them. Native Spark reads the files,
+  one of each stream per micro-batch: it has no pushes.
 - Native joins throw their rows away (`noop`), and the time to start them is not counted. One join with CASE sums is
   measured between the ends of micro-batches.
 - Every run, Ladle's and Spark's, compared the number of pairs of each query over all tuples with DuckDB's.
@@ -108,58 +110,68 @@ def measure(scratch: Path, sizes: Sizes) -> list[Bar]:
     inputs = write_streams(scratch / "inputs", sizes.epochs, sizes.rows)
     fewer = write_streams(scratch / "fewer", sizes.native_epochs, sizes.rows)
     many, some, one = (join_queries(count) for count in (sizes.many, sizes.native, 1))
-    with Steps(3 * sizes.rounds + 4) as steps, connect(scratch / "warehouse", settings=_SETTINGS) as db:
-        ours: dict[int, list[float]] = {}
+    with Steps(6 * sizes.rounds + 4) as steps, connect(scratch / "warehouse", settings=_SETTINGS) as db:
+        ours: dict[tuple[int, bool], list[float]] = {}
         for number in range(sizes.rounds):
             for queries in (one, some, many):
-                steps.step(f"{len(queries)} join queries, round {number + 1}")
-                ours.setdefault(len(queries), []).append(_ours(db, f"j{number}x{len(queries)}", inputs, sizes, queries))
+                for pushed in (True, False):
+                    how = "pushed" if pushed else "file sources"
+                    steps.step(f"{len(queries)} join queries, {how}, round {number + 1}")
+                    name = f"j{number}x{len(queries)}{'p' if pushed else 'f'}"
+                    flow = join_flow(db, name, inputs, sizes.rows, queries, pushed=pushed)
+                    check_pairs(f"{len(queries)} joins, {how}", flow.pairs, pairs_by_duckdb(inputs, queries))
+                    ours.setdefault((len(queries), pushed), []).append(flow.seconds)
         rates = {
-            count: Quantity("Ladle", _RATE, [2 * sizes.rows / each for each in own]) for count, own in ours.items()
+            key: Quantity("Ladle", _RATE, [2 * sizes.rows / seconds for seconds in own]) for key, own in ours.items()
         }
+
+        def measured(queries: Sequence[JoinQuery]) -> tuple[Quantity, str]:
+            return rates[len(queries), True], f"file sources {rates[len(queries), False].text}"
+
         steps.step("one native stream-stream join")
-        bars = [_beside_native(db, fewer, scratch / "one", one, rates[1], 5, 20)]
+        bars = [_beside_native(db, fewer, scratch / "one", one, *measured(one), 5, 20)]
         bars.append(_growth(sizes, ours))
         steps.step(f"{sizes.native} native stream-stream joins")
-        bars.append(_beside_native(db, fewer, scratch / "some", some, rates[sizes.native], 30, 100))
+        bars.append(_beside_native(db, fewer, scratch / "some", some, *measured(some), 30, 100))
         steps.step("one native join, and a CASE per query")
-        bars.append(_beside_cases(db, fewer, scratch / "cases", sizes, many, rates[sizes.many]))
+        bars.append(_beside_cases(db, fewer, scratch / "cases", sizes, many, *measured(many)))
         steps.step("band join")
         bars.append(_band(sizes))
     return bars
 
 
-def _ours(db: Database, name: str, inputs: Path, sizes: Sizes, queries: Sequence[JoinQuery]) -> float:
-    """Seconds of an epoch of both streams."""
-    flow = join_flow(db, name, inputs, sizes.rows, queries)
-    check_pairs(f"{len(queries)} joins", flow.pairs, pairs_by_duckdb(inputs, queries))
-    return flow.seconds
-
-
-def _growth(sizes: Sizes, ours: dict[int, list[float]]) -> Bar:
-    many, one = (Quantity(f"{count} queries", "s/epoch", ours[count]) for count in (sizes.many, 1))
+def _growth(sizes: Sizes, ours: dict[tuple[int, bool], list[float]]) -> Bar:
+    many, one = (Quantity(f"{count} queries", "s/epoch", ours[count, True]) for count in (sizes.many, 1))
     return at_most("growth", f"{sizes.many} join queries with different filters against one, time", many, one, 2, 1.2)
 
 
 def _beside_native(
-    db: Database, inputs: Path, scratch: Path, queries: Sequence[JoinQuery], ours: Quantity, bar: float, aim: float
+    db: Database,
+    inputs: Path,
+    scratch: Path,
+    queries: Sequence[JoinQuery],
+    ours: Quantity,
+    beside: str,
+    bar: float,
+    aim: float,
 ) -> Bar:
     scratch.mkdir()
     native = native_joins(db.spark, inputs, queries, scratch)
     check_pairs("native joins", native.counts, pairs_by_duckdb(inputs, queries))
     count = f"{len(queries)} join queries" if len(queries) > 1 else "one join query"
     theirs = Quantity("Spark", _RATE, [native.rate])
-    return higher("native", f"{count}, against as many native Spark stream-stream joins", ours, theirs, bar, aim)
+    what = f"{count}, against as many native Spark stream-stream joins"
+    return replace(higher("native", what, ours, theirs, bar, aim), beside=beside)
 
 
 def _beside_cases(
-    db: Database, inputs: Path, scratch: Path, sizes: Sizes, queries: Sequence[JoinQuery], ours: Quantity
+    db: Database, inputs: Path, scratch: Path, sizes: Sizes, queries: Sequence[JoinQuery], ours: Quantity, beside: str
 ) -> Bar:
     scratch.mkdir()
     rate, counts = shared_join(db.spark, inputs, sizes.rows, queries, scratch)
     check_pairs("one native join", counts, pairs_by_duckdb(inputs, queries))
     what = f"{len(queries)} join queries, against one native stream-stream join and a CASE per query"
-    return higher("cases", what, ours, Quantity("Spark", _RATE, [rate]), 4, 8)
+    return replace(higher("cases", what, ours, Quantity("Spark", _RATE, [rate]), 4, 8), beside=beside)
 
 
 def _band(sizes: Sizes) -> Bar:

@@ -39,6 +39,7 @@ _TASKS_PER_JOB_MAX = 16
 _OWED_ROWS_MAX = 1 << 18
 """Tuples whose pairs an epoch finds for others, beside its own."""
 
+Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Combo = tuple[str, str]
 """The names of a left and a right data file."""
@@ -107,21 +108,25 @@ class Joining:
                 found.setdefault(edge.pair.digest(left.id, right.id), []).append(want)
         return [_demand(catalog, digest, wants) for digest, wants in found.items()]
 
-    def needed(self, catalog: Catalog, demand: Demand) -> Iterator[tuple[DataFile, DataFile]]:
-        """The pairs of files that some query's windows have, or are about to have."""
+    def needed(self, catalog: Catalog, demand: Demand) -> list[tuple[DataFile, DataFile]]:
+        """The pairs of files that some query's windows have, had a moment ago, or are about to have."""
         wall_us = self._store.clock.now_us()
         reader = Reader(self._store, catalog, wall_us)
         lefts, rights = demand.left.files, demand.right.files
+        if not lefts or not rights:
+            return []
         wanted = np.zeros((len(lefts), len(rights)), dtype=np.bool_)
         for left_window, right_window, streams in demand.views:
             now_us = clock_of(streams, catalog, wall_us)
-            wanted |= np.outer(
-                _touched(reader, demand.left, left_window, now_us), _touched(reader, demand.right, right_window, now_us)
-            )
-        left_spans, right_spans = ([_span(file) for file in files] for files in (lefts, rights))
-        for left, right in zip(*wanted.nonzero(), strict=True):
-            if demand.reach.allows(left_spans[left], right_spans[right]):
-                yield lefts[left], rights[right]
+            left = _touched(reader, demand.left, left_window, now_us)
+            right = _touched(reader, demand.right, right_window, now_us)
+            # Within reach of a window is what was in it with some NOW that an epoch may have passed over.
+            either = demand.reach.is_bounded
+            wanted |= (left[:, None] | right[None, :]) if either else (left[:, None] & right[None, :])
+        (left_first, left_last), (right_first, right_last) = _spans(demand.left), _spans(demand.right)
+        wanted &= right_last[None, :] - left_first[:, None] > demand.reach.low
+        wanted &= right_first[None, :] - left_last[:, None] < demand.reach.high
+        return [(lefts[left], rights[right]) for left, right in zip(*wanted.nonzero(), strict=True)]
 
     def missing(self, catalog: Catalog, demand: Demand) -> list[tuple[DataFile, DataFile]]:
         """Those of them that are not covered."""
@@ -319,6 +324,13 @@ def _touched(reader: Reader, stream: StreamState, window: Window, now_us: int) -
     touched = np.zeros(len(stream.files), dtype=np.bool_)
     touched[reader.files_in(stream, extent)] = True
     return touched
+
+
+def _spans(stream: StreamState) -> tuple[Int64s, Int64s]:
+    """The first and the last time of each file."""
+    segments = stream.segments
+    starts = np.searchsorted(segments.file, np.arange(len(stream.files)))
+    return np.minimum.reduceat(segments.ts_min_us, starts), np.maximum.reduceat(segments.ts_max_us, starts)
 
 
 def _span(file: DataFile) -> tuple[int, int]:
