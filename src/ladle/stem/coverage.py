@@ -21,7 +21,7 @@ from ladle.stem.results import DamagedResults, Results, data_file_of, file_names
 
 _log = logging.getLogger(__name__)
 _MAPPED_MAX = 16_384
-_SETTLED_NS = 100_000_000
+SETTLED_NS = 100_000_000
 
 
 class Coverage:
@@ -77,7 +77,7 @@ class Coverage:
             self._names = names
             # A file system's clock ticks in milliseconds: what comes in the same tick leaves the time as it was, so a
             # directory that has just changed is listed again at the next look.
-            settled = time.time_ns() - changed_ns > _SETTLED_NS
+            settled = time.time_ns() - changed_ns > SETTLED_NS
             self._listed_ns = changed_ns if settled else -1
             self._covered = {file: known for file, known in self._covered.items() if file in names}
             listed = {name for own in names.values() for name in own}

@@ -6,6 +6,7 @@ query wants on either side is no pair of anybody.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -27,8 +28,10 @@ from ladle.stem.results import DamagedResults, Results, data_file_of, file_names
 
 Ids = npt.NDArray[np.int64]
 
-_STEMS_MAX = 32
-"""Of the files last probed."""
+_log = logging.getLogger(__name__)
+
+_STEM_ROWS_MAX = 1 << 21
+"""Tuples in the SteMs that a worker keeps, of the files last probed."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,9 @@ def run_join(task: JoinTask) -> str | None:
         return None
     except LadleError as error:
         return error.message
+    except Exception as error:  # whatever it is, it is this join's alone: the epoch goes on, and says so
+        _log.warning("joining %s", task.pair.text, exc_info=True)
+        return f"{type(error).__name__}: {error}"
     write_pairs(task.directory, task.owner, found)
     return None
 
@@ -153,7 +159,7 @@ def _stem(side: JoinSide, name: str, keys: tuple[JoinKey, ...], seconds_max: flo
     )
     with _stems_lock:
         _stems[key] = found
-        while len(_stems) > _STEMS_MAX:
+        while len(_stems) > 1 and sum(len(each.rows) for each in _stems.values()) > _STEM_ROWS_MAX:
             _stems.popitem(last=False)
     return found
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from ladle.archive.files import temporary_path
 from ladle.plan import Reach
+from ladle.stem.coverage import SETTLED_NS
 from ladle.stem.data_stem import Pairs
 from ladle.stem.results import file_names
 
@@ -135,11 +137,20 @@ class JoinCoverage:
         self._lock = threading.Lock()
         self._files: dict[str, PairsFile] = {}
         self._entries: dict[tuple[str, str], list[Entry]] = {}
+        self._listed_ns = -1
 
     def refresh(self) -> None:
-        """List the directory anew."""
+        """List the directory anew, if it changed."""
         if self._directory is None:
             return
+        try:
+            changed_ns = os.stat(self._directory).st_mtime_ns
+        except FileNotFoundError:
+            changed_ns = 0
+        if changed_ns == self._listed_ns:
+            return
+        # What comes in the same tick of the file system's clock leaves the time as it was: it is listed again.
+        self._listed_ns = changed_ns if time.time_ns() - changed_ns > SETTLED_NS else -1
         listed = {name for name in file_names(self._directory) if name.endswith(SUFFIX)}
         with self._lock:
             if listed == self._files.keys():
