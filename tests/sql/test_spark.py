@@ -32,6 +32,12 @@ def test_spark_reads_every_plan(spark: Any) -> None:
             names = ", ".join(f"`{name}`" for name in scan.columns)
             rows = spark.sql(f"SELECT {names} FROM everything WHERE {where}")
             rows.createOrReplaceTempView(scan.relation)
+        for table in plan.tables:
+            found = catalog.table_schema(table.table)
+            assert found is not None
+            types = {column.name: type_name(column.type) for column in found[1].columns}
+            columns = ", ".join(f"CAST(NULL AS {types[name]}) AS `{name}`" for name in table.columns)
+            spark.sql(f"SELECT {columns}").createOrReplaceTempView(table.relation)
         arguments = {"now": datetime(2024, 1, 1, tzinfo=UTC)} if plan.residual.uses_now else None
         answer = spark.sql(plan.residual.spark_sql, args=arguments)
         if plan.schema is not None:
