@@ -160,8 +160,9 @@ def test_what_is_kept_is_bounded(open_db: Open, bytes_max: int) -> None:
             assert db._invoker.aggregates.bytes <= bytes_max
 
 
-def test_only_what_is_new_is_folded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first invocation folds every segment, the next only the new one, and none twice for two queries."""
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many segments each look for matches was about."""
     looked: list[int] = []
     matches = Reader.matches
 
@@ -170,6 +171,11 @@ def test_only_what_is_new_is_folded(db: Database, monkeypatch: pytest.MonkeyPatc
         return matches(reader, block, pieces)
 
     monkeypatch.setattr(Reader, "matches", spy)
+    return looked
+
+
+def test_only_what_is_new_is_folded(db: Database, looked: list[int]) -> None:
+    """The first invocation folds every segment, the next only the new one, and none twice for two queries."""
     db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
     db.register("SELECT count(*) FROM ticks WHERE n > 3 BEGIN NOW - INTERVAL 50 SECONDS END NOW", name="a")
     db.register("SELECT count(*) AS c FROM ticks WHERE n > 3 BEGIN NOW - INTERVAL 70 SECONDS END NOW", name="b")
@@ -191,16 +197,8 @@ def test_only_what_is_new_is_folded(db: Database, monkeypatch: pytest.MonkeyPatc
     assert looked == []
 
 
-def test_who_reads_the_past_will_read_on(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_the_past_will_read_on(db: Database, looked: list[int]) -> None:
     """A window that ended before the newest tuples is folded together with the covered segments right behind it."""
-    looked: list[int] = []
-    matches = Reader.matches
-
-    def spy(reader: Reader, block: Any, pieces: Any) -> Any:
-        looked.append(len(pieces))
-        return matches(reader, block, pieces)
-
-    monkeypatch.setattr(Reader, "matches", spy)
     db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
     db.register("SELECT count(*) FROM ticks WHERE n > 3 BEGIN NOW - INTERVAL 10 SECONDS END NOW", name="a")
     for second in range(0, 100, 10):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ import ladle
 from ladle.errors import Unsupported
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -148,3 +149,31 @@ def test_unbounded_joins_are_refused(tmp_path: Path, spark: SparkSession) -> Non
         db.register(text, name="all", materialize="none")
         db.sql("ALTER STREAM buys SET RETAIN INTERVAL 1 DAY")
         db.register(text, name="kept")
+
+
+def test_changes_go_to_a_sink_of_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """Of a join, too: each epoch's new rows once, as a DataFrame with the stream's types."""
+    heard: list[int] = []
+    done = threading.Event()
+    with ladle.connect(tmp_path / "warehouse", spark=spark) as db:
+        db.sql(CLICKS)
+        db.sql(BUYS)
+        query = db.register(QUERIES["bought"], name="bought")
+
+        def write(frame: DataFrame, epoch: int) -> None:
+            frame.write.parquet(str(tmp_path / "sink" / f"epoch={epoch}"))
+            heard.append(epoch)
+            if len(heard) == 2:
+                done.set()
+
+        with query.subscribe(since=0).to_spark(spark, write):
+            for number in range(2):
+                db.push("clicks", clicks(number), wait=True)
+                db.push("buys", buys(number), wait=True)
+            assert done.wait(60)
+        told = spark.read.parquet(str(tmp_path / "sink"))
+        assert dict(told.dtypes)["at"] == "timestamp"
+        last = {tuple(row) for row in told.where(f"epoch = {heard[-1]}").drop("epoch").collect()}
+        now = {tuple(row.values()) for row in db.invoke("bought").to_pylist()}
+        assert last
+        assert {row[:3] for row in last} <= {row[:3] for row in now}

@@ -220,6 +220,45 @@ def write_page(path: Path, text: str) -> None:
     path.write_text(text.rstrip() + (f"\n\n{NOTES}\n\n{notes}\n" if notes else "\n"))
 
 
+def write_bars(
+    bars: Sequence[Bar],
+    name: str,
+    page: str,
+    directory: Path | None,
+    command: str,
+    parameters: Mapping[str, object],
+    *,
+    quick: bool,
+    packages: Sequence[str],
+    **words: str,
+) -> None:
+    """Figures, a plot and a page of bars; `words` are what the page says beside what every page does."""
+    directory = directory or Path("docs/benchmarks")
+    name = f"{name}-quick" if quick else name
+    used = versions(*packages)
+    write_json(
+        directory / f"{name}.json", name, parameters, {"versions": used, "bars": [bar.to_json() for bar in bars]}
+    )
+    draw_bars(bars, directory / f"{name}.svg")
+    here = machine()
+    note = "\n\n**A quick run with small sizes, to see that it works: the figures mean nothing.**"
+    missed = [f"- {bar.what}: {bar.cells[3]}, the bar is {bar.cells[4]}" for bar in bars if not bar.met]
+    text = page.format(
+        command=command,
+        machine=f"{here['cores']} cores ({here['processor']}), {int(str(here['memory_bytes'])) >> 30} GiB",
+        versions=", ".join(f"{package} {version}" for package, version in used.items()),
+        quick=note if quick else "",
+        met=sum(bar.met for bar in bars),
+        total=len(bars),
+        missed="; not met:\n\n" + "\n".join(missed) if missed else ".",
+        table=bars_table(bars),
+        name=name,
+        **words,
+    )
+    write_page(directory / f"{name}.md", text)
+    sys.stdout.write(f"written: {', '.join(str(directory / name) + ending for ending in ('.json', '.svg', '.md'))}\n")
+
+
 def pyplot() -> Any:
     try:
         import matplotlib as mpl

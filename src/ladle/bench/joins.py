@@ -7,7 +7,6 @@ pairs of every query with DuckDB's.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,14 +17,9 @@ from ladle.bench._bars import (
     Bar,
     Quantity,
     at_most,
-    bars_table,
-    draw_bars,
     higher,
-    machine,
     print_bars,
-    versions,
-    write_json,
-    write_page,
+    write_bars,
 )  # fmt: skip
 from ladle.bench._joining import (
     BAND,
@@ -102,7 +96,10 @@ def run(arguments: Sequence[str]) -> int:
         bars = measure(Path(scratch), sizes)
     print_bars(bars)
     command = "ladle bench joins" + (" --quick" if args.quick else "")
-    write(bars, "joins-quick" if args.quick else "joins", args.out or Path("docs/benchmarks"), sizes, command)
+    write_bars(
+        bars, "joins", _PAGE, args.out, command, {**asdict(sizes), "step_us": STEP_US}, quick=args.quick,
+        packages=("pyspark", "duckdb", "numpy", "pyarrow"), rows=f"{sizes.rows:,}",
+    )  # fmt: skip
     return 0
 
 
@@ -198,35 +195,6 @@ def _pair(on: str) -> PairJoin:
         return PairJoin("r", "s", (JoinFactor(a, Relop.EQ, b),))
     low, high = JoinKey("`b` - 5", ("b",), '"b" - 5'), JoinKey("`b` + 5", ("b",), '"b" + 5')
     return PairJoin("r", "s", (JoinFactor(a, Relop.GT, low), JoinFactor(a, Relop.LT, high)))
-
-
-def write(bars: Sequence[Bar], name: str, directory: Path, sizes: Sizes, command: str) -> None:
-    used = versions("pyspark", "duckdb", "numpy", "pyarrow")
-    write_json(
-        directory / f"{name}.json",
-        name,
-        {**asdict(sizes), "step_us": STEP_US},
-        {"versions": used, "bars": [bar.to_json() for bar in bars]},
-    )
-    draw_bars(bars, directory / f"{name}.svg")
-    here = machine()
-    missed = [f"- {bar.what}: {bar.cells[3]}, the bar is {bar.cells[4]}" for bar in bars if not bar.met]
-    page = _PAGE.format(
-        command=command,
-        machine=f"{here['cores']} cores ({here['processor']}), {int(str(here['memory_bytes'])) >> 30} GiB",
-        versions=", ".join(f"{package} {version}" for package, version in used.items()),
-        quick="\n\n**A quick run with small sizes, to see that it works: the figures mean nothing.**"
-        if sizes == QUICK
-        else "",
-        rows=f"{sizes.rows:,}",
-        met=sum(bar.met for bar in bars),
-        total=len(bars),
-        missed="; not met:\n\n" + "\n".join(missed) if missed else ".",
-        table=bars_table(bars),
-        name=name,
-    )
-    write_page(directory / f"{name}.md", page)
-    sys.stdout.write(f"written: {', '.join(str(directory / name) + ending for ending in ('.json', '.svg', '.md'))}\n")
 
 
 def _parser() -> argparse.ArgumentParser:

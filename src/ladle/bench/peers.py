@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ladle.bench._bars import Bar, bars_table, draw_bars, machine, print_bars, versions, write_json, write_page
+from ladle.bench._bars import Bar, print_bars, write_bars
 from ladle.bench._parts import PARTS
 from ladle.bench._progress import Steps
 from ladle.bench._rig import QUICK, Load, Rig, Sizes
@@ -67,7 +67,10 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.write("nothing written: with --only, say --out DIR\n")
         return 0
     command = "ladle bench peers" + (" --quick" if args.quick else "")
-    write(bars, "peers-quick" if args.quick else "peers", args.out or Path("docs/benchmarks"), sizes, command)
+    write_bars(
+        bars, "peers", _PAGE, args.out, command, asdict(sizes), quick=args.quick,
+        packages=("pyspark", "duckdb", "polars", "numpy", "numba"), window=f"{sizes.window:,}",
+    )  # fmt: skip
     return 0
 
 
@@ -87,36 +90,6 @@ def measure(scratch: Path, sizes: Sizes, parts: Sequence[str]) -> list[Bar]:
             gc.collect()
             bars += PARTS[name].measure(rig)
     return bars
-
-
-def write(bars: Sequence[Bar], name: str, directory: Path, sizes: Sizes, command: str) -> None:
-    used = versions("pyspark", "duckdb", "polars", "numpy", "numba")
-    content = {"versions": used, "bars": [bar.to_json() for bar in bars]}
-    write_json(directory / f"{name}.json", name, asdict(sizes), content)
-    draw_bars(bars, directory / f"{name}.svg")
-    here = machine()
-    page = _PAGE.format(
-        command=command,
-        machine=f"{here['cores']} cores ({here['processor']}), {int(str(here['memory_bytes'])) >> 30} GiB",
-        versions=", ".join(f"{package} {version}" for package, version in used.items()),
-        quick="\n\n**A quick run with small sizes, to see that it works: the figures mean nothing.**"
-        if sizes == QUICK
-        else "",
-        window=f"{sizes.window:,}",
-        met=sum(bar.met for bar in bars),
-        total=len(bars),
-        missed=_missed(bars),
-        table=bars_table(bars),
-        name=name,
-    )
-    write_page(directory / f"{name}.md", page)
-    sys.stdout.write(f"written: {', '.join(str(directory / name) + ending for ending in ('.json', '.svg', '.md'))}\n")
-
-
-def _missed(bars: Sequence[Bar]) -> str:
-    """The end of a sentence: which bars are not met."""
-    lines = [f"- {bar.what}: {bar.cells[3]}, the bar is {bar.cells[4]}" for bar in bars if not bar.met]
-    return "; not met:\n\n" + "\n".join(lines) if lines else "."
 
 
 def _parser() -> argparse.ArgumentParser:

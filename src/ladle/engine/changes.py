@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +22,11 @@ from ladle.answer import Answer
 from ladle.archive.segments import read_epochs
 from ladle.catalog import Catalog, QueryState, StreamState
 from ladle.clock import to_datetime
-from ladle.engine.invoke import resolved
+from ladle.engine.invoke import Invoker, resolved
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.errors import Gone, unknown
-from ladle.evaluate import run_residual
-from ladle.pipeline import Pipeline
 from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
 
 _LOOK_SECONDS = 0.1
@@ -62,9 +60,9 @@ class _Timeline:
 
 
 class Changes:
-    def __init__(self, store: Store, pipeline: Callable[[], Pipeline]) -> None:
+    def __init__(self, store: Store, invoker: Invoker) -> None:
         self._store = store
-        self._pipeline = pipeline
+        self._invoker = invoker
 
     def next(self, name: str, since: int | None, seconds_max: float) -> tuple[Answer | None, int]:
         """The rows that the first epoch after `since` adds to the query's answer, and up to which epoch that tells all.
@@ -154,18 +152,8 @@ class Changes:
         return Answer(self._run(plan, relations, now_us), epoch, to_datetime(now_us), tuple(windows))
 
     def _run(self, plan: Plan, relations: Mapping[str, pa.Table], now_us: int) -> pa.Table:
-        settings = self._store.settings
-        rows = sum(len(table) for table in relations.values())
-        engine = plan.residual.engine
-        if engine is Engine.SPARK or (engine is Engine.DUCKDB and rows > settings.residual_rows_max):
-            return self._pipeline().run_residual(plan, relations, now_us, settings.invoke_seconds_max)
-        return run_residual(
-            plan,
-            relations,
-            now_us,
-            seconds_max=settings.invoke_seconds_max,
-            memory_bytes_max=settings.residual_memory_bytes_max,
-        )
+        engine = self._invoker.engine(plan, sum(map(len, relations.values())))
+        return self._invoker.compute(plan, relations, now_us, engine)
 
     def _timeline(self, stream: StreamState, reader: Reader, since: int) -> _Timeline:
         """The epochs after `since`, in order."""

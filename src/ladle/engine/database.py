@@ -71,7 +71,7 @@ class Database(FunctionMaker, TableMaker):
         self._auto = Auto(self._store)
         self._ingest = Ingest(self._store, self._get_pipeline, self._auto)
         self._invoker = Invoker(self._store, self._get_pipeline)
-        self._changes = Changes(self._store, self._get_pipeline)
+        self._changes = Changes(self._store, self._invoker)
         self._backfill = Backfill(self._store, self._ingest, self._get_pipeline)
         self._tables = Tables(self._store, self._invoker)
         self._maintenance = Maintenance(self._store, self._ingest, self._auto, self._tables)

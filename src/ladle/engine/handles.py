@@ -103,7 +103,9 @@ class Subscription:
 
         After a crash the last change may come again, with the same epoch: a sink that is to have it once looks at that.
         """
-        return self.call(lambda answer: write(session.createDataFrame(answer.table), answer.epoch))
+        from ladle.pipeline.spark import frame_of
+
+        return self.call(lambda answer: write(frame_of(session, answer.table), answer.epoch))
 
     def __iter__(self) -> Iterator[Answer]:
         while (answer := self.next()) is not None:

@@ -6,7 +6,7 @@ No Spark job is on this path while the input is small enough and DuckDB is known
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 
@@ -67,6 +67,11 @@ class Invoker:
             time.perf_counter() - started,
         )
 
+    def engine(self, plan: Plan, input_rows: int) -> Engine:
+        """What runs a residual over so many rows."""
+        large = input_rows > self._store.settings.residual_rows_max
+        return Engine.SPARK if plan.residual.engine is Engine.DUCKDB and large else plan.residual.engine
+
     def _run(
         self,
         plan: Plan,
@@ -78,25 +83,42 @@ class Invoker:
         *,
         keep_nothing: bool,
     ) -> pa.Table:
-        settings = self._store.settings
-        engine = plan.residual.engine
-        if engine is Engine.DUCKDB and self._input_rows(plan, reader, extents) > settings.residual_rows_max:
-            engine = Engine.SPARK
+        engine = self.engine(plan, self._input_rows(plan, reader, extents))
         if engine is Engine.DUCKDB and plan.joined is not None:
             try:
-                return self._run_joined(plan, catalog, reader, extents, now_us, kept, keep_nothing=keep_nothing)
+                relations = self.joins.relations(plan, catalog, reader, extents, keep_nothing=keep_nothing)
+                relations |= self._read(plan, reader, extents, kept, but_for=plan.joined.scans)
+                return self.compute(plan, relations, now_us, engine, joined=True)
             except EvaluationError:
                 # What raised may be a tuple that has no partner, or the pairs were too many: the statement itself says.
                 pass
-        relations: dict[str, Relation] = {}
+        left_to_spark: dict[int, FileRelation] = {}
+        if engine is Engine.SPARK:
+            left_to_spark = {
+                number: self._files(catalog, reader, scan, extents[number])
+                for number, scan in enumerate(plan.scans)
+                if not isinstance(scan.window, RowsWindow)
+            }
+        relations = self._read(plan, reader, extents, kept, but_for=left_to_spark)
+        relations |= {plan.scans[number].relation: files for number, files in left_to_spark.items()}
+        return self.compute(plan, relations, now_us, engine)
+
+    def _read(
+        self, plan: Plan, reader: Reader, extents: list[Extent], kept: Kept | None, *, but_for: Container[int]
+    ) -> dict[str, Relation]:
+        """What a plan reads, but for some of its scans, by number."""
+        found: dict[str, Relation] = {each.relation: reader.table(each) for each in plan.tables}
         for number, (scan, extent) in enumerate(zip(plan.scans, extents, strict=True)):
-            if engine is Engine.SPARK and not isinstance(scan.window, RowsWindow):
-                relations[scan.relation] = self._files(catalog, reader, scan, extent)
-            elif kept is not None:
-                relations[scan.relation] = kept.read(number, reader, scan, extent)
-            else:
-                relations[scan.relation] = reader.read(scan, extent)
-        relations |= {each.relation: reader.table(each) for each in plan.tables}
+            if number not in but_for:
+                read = reader.read(scan, extent) if kept is None else kept.read(number, reader, scan, extent)
+                found[scan.relation] = read
+        return found
+
+    def compute(
+        self, plan: Plan, relations: Mapping[str, Relation], now_us: int, engine: Engine, *, joined: bool = False
+    ) -> pa.Table:
+        """Run a residual over what was read for it; `joined` is the statement over joins."""
+        settings = self._store.settings
         if engine is Engine.SPARK:
             return self._pipeline().run_residual(plan, relations, now_us, settings.invoke_seconds_max)
         return run_residual(
@@ -105,35 +127,7 @@ class Invoker:
             now_us,
             seconds_max=settings.invoke_seconds_max,
             memory_bytes_max=settings.residual_memory_bytes_max,
-        )
-
-    def _run_joined(
-        self,
-        plan: Plan,
-        catalog: Catalog,
-        reader: Reader,
-        extents: list[Extent],
-        now_us: int,
-        kept: Kept | None,
-        *,
-        keep_nothing: bool,
-    ) -> pa.Table:
-        """The statement over joins that are shared, and over the scans that are not joined."""
-        assert plan.joined is not None
-        relations = self.joins.relations(plan, catalog, reader, extents, keep_nothing=keep_nothing)
-        for number, (scan, extent) in enumerate(zip(plan.scans, extents, strict=True)):
-            if number not in plan.joined.scans:
-                read = reader.read(scan, extent) if kept is None else kept.read(number, reader, scan, extent)
-                relations[scan.relation] = read
-        relations |= {each.relation: reader.table(each) for each in plan.tables}
-        settings = self._store.settings
-        return run_residual(
-            plan,
-            relations,
-            now_us,
-            seconds_max=settings.invoke_seconds_max,
-            memory_bytes_max=settings.residual_memory_bytes_max,
-            joined=True,
+            joined=joined,
         )
 
     def _input_rows(self, plan: Plan, reader: Reader, extents: list[Extent]) -> int:

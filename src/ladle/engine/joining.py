@@ -183,7 +183,7 @@ class Joining:
     # -- by the backfill --
 
     def run_job(self, catalog: Catalog, left_out: BlockSet) -> bool:
-        """One job for what is uncovered; whether there was any."""
+        """One job for what is uncovered; whether to go on."""
         if not catalog.queries.joining:
             return False
         for demand in self.demands(catalog, left_out):
@@ -193,20 +193,23 @@ class Joining:
                 continue
             with self._claiming(tasks):
                 failures = self._pipeline().run_joins(tasks)
-            self._note(demand, tasks, failures)
-            return True
+            return self._note(demand, tasks, failures)
         return False
 
-    def _note(self, demand: Demand, tasks: Sequence[JoinTask], failures: dict[str, str]) -> None:
+    def _note(self, demand: Demand, tasks: Sequence[JoinTask], failures: dict[str, str]) -> bool:
+        """What a job has covered, and what it can't; whether it got anywhere."""
         coverage = self._store.join_coverage(demand.digest)
+        progressed = False
         for task in tasks:
             reason = failures.get(task.owner)
-            for left, right in task.files:
-                if not _is_covered(coverage, demand, left, right):
-                    why = reason or "what was found could not be kept"
-                    self.failing[demand.digest, (left, right)] = why
-            if reason is not None:
+            lacking = [files for files in task.files if not _is_covered(coverage, demand, *files)]
+            progressed |= len(lacking) < len(task.files)
+            # What raises is computed on invocation. What is merely lacking was deleted meanwhile: another time.
+            if reason is not None and lacking:
+                self.failing |= {(demand.digest, files): reason for files in lacking}
+                progressed = True
                 _log.warning("%s is joined on invocation where %s takes part: %s", demand.pair.text, task.owner, reason)
+        return progressed
 
     # -- files nobody needs --
 

@@ -159,7 +159,8 @@ class _Joining:
         for number in of.scans:
             self._sides[number] = self._side(number, of)
         places = self._combined(of.edges)
-        self._in_order(places)
+        if self._plan.joined is not None and self._plan.joined.residual.projection is not None:
+            self._in_order(places)
         taken = {number: from_numpy(own) for number, own in places.items()}
         columns = [self._sides[scan].table.column(column).take(taken[scan]) for _, scan, column in of.columns]
         return pa.Table.from_arrays(columns, names=[name for name, _, _ in of.columns])

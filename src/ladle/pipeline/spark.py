@@ -285,9 +285,14 @@ def _unqualified(text: str, relations: Iterable[str]) -> str:
     return text
 
 
+def frame_of(session: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of ours, with Spark's types for it."""
+    return session.createDataFrame(table, schema=_spark_schema(table.schema))
+
+
 def _frame(session: SparkSession, relation: Relation) -> DataFrame:
     if isinstance(relation, pa.Table):
-        return session.createDataFrame(relation, schema=_spark_schema(relation.schema))
+        return frame_of(session, relation)
     schema = _spark_schema(relation.schema)
     if not relation.paths:
         return session.createDataFrame([], schema=schema).select(*map(_quoted, relation.columns))

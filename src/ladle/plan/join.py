@@ -79,10 +79,6 @@ class Reach(NamedTuple):
         return self.low <= other.low and self.high >= other.high
 
     @property
-    def flipped(self) -> Reach:
-        return Reach(-self.high, -self.low)
-
-    @property
     def is_bounded(self) -> bool:
         return self.low > MIN_US and self.high < MAX_US
 
@@ -107,11 +103,6 @@ class PairJoin:
         """What it is known by in a warehouse: ids of streams and of functions' versions are never used again."""
         text = f"{left_id} * {right_id} | {self.text.partition(' | ')[2]}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        keys = [*self.keys(left=True), *self.keys(left=False)]
-        return tuple({function.id: function for key in keys for function in key.functions}.values())
 
     def keys(self, *, left: bool) -> tuple[JoinKey, ...]:
         """The keys of one side, each once."""

@@ -7,9 +7,7 @@ it does not find, or can't read, is uncovered, and the reader computes it.
 from __future__ import annotations
 
 import logging
-import os
 import threading
-import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
-from ladle.stem.results import DamagedResults, Results, data_file_of, file_names
+from ladle.stem.listing import Listing
+from ladle.stem.results import DamagedResults, Results, data_file_of
 
 _log = logging.getLogger(__name__)
 _MAPPED_MAX = 16_384
-SETTLED_NS = 100_000_000
 
 
 class Coverage:
@@ -36,7 +34,7 @@ class Coverage:
         self._covered: dict[str, tuple[tuple[str, ...], BlockSet]] = {}
         self._covered_by: dict[str, BlockSet] = {}
         self._sets: dict[BlockSet, BlockSet] = {NO_BLOCKS: NO_BLOCKS}
-        self._listed_ns = -1
+        self._listing = None if directory is None else Listing(directory)
 
     def find(self, data_file: str, block: int) -> Results | None:
         """The results that cover this block on this data file, or None."""
@@ -60,28 +58,21 @@ class Coverage:
 
     def refresh(self) -> None:
         """List the directory anew, if it changed."""
-        if self._directory is None:
+        if self._listing is None:
             return
-        try:
-            changed_ns = os.stat(self._directory).st_mtime_ns
-        except FileNotFoundError:
-            changed_ns = 0
         with self._lock:
-            if changed_ns == self._listed_ns:
+            listed = self._listing.changed()
+            if listed is None:
                 return
             names: dict[str, list[str]] = {}
-            for name in file_names(self._directory):
+            for name in listed:
                 data_file = data_file_of(name)
                 if data_file is not None:
                     names.setdefault(data_file, []).append(name)
             self._names = names
-            # A file system's clock ticks in milliseconds: what comes in the same tick leaves the time as it was, so a
-            # directory that has just changed is listed again at the next look.
-            settled = time.time_ns() - changed_ns > SETTLED_NS
-            self._listed_ns = changed_ns if settled else -1
             self._covered = {file: known for file, known in self._covered.items() if file in names}
-            listed = {name for own in names.values() for name in own}
-            self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in listed}
+            still = {name for own in names.values() for name in own}
+            self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in still}
             used = [*(blocks for _, blocks in self._covered.values()), *self._covered_by.values(), NO_BLOCKS]
             self._sets = {blocks: blocks for blocks in used}
 

@@ -97,18 +97,17 @@ class DataStem:
         """The places sorted by a key, those with equal keys by time."""
         found = self._orders.get(key)
         if found is None:
-            if key == _TIME:
-                found = np.arange(len(self)) if self.ascending else np.argsort(self.times, kind="stable")
-            else:
-                found = sorted_places(self.codes(key), self)
-            self._orders[key] = found
+            found = self._orders[key] = self._sorted(self.codes(key))
         return found
 
+    def order_of(self, key: str, codes: Int64s) -> Int64s:
+        """The same by these codes, which may be the key's own, or made for one comparison."""
+        return self.order(key) if self._codes.get(key) is codes else self._sorted(codes)
 
-def sorted_places(codes: Int64s, stem: DataStem) -> Int64s:
-    if stem.ascending:
-        return np.argsort(codes, kind="stable")
-    return np.lexsort((stem.times, codes))
+    def _sorted(self, codes: Int64s) -> Int64s:
+        if not self.ascending:
+            return np.lexsort((self.times, codes))
+        return np.arange(len(self)) if codes is self.times else np.argsort(codes, kind="stable")
 
 
 def join(left: DataStem, right: DataStem, pair: PairJoin, reach: Reach, *, pairs_max: int) -> Pairs:
@@ -226,8 +225,7 @@ class _Probing:
         left, right = equal[0].left, equal[0].right
         for other in equal[1:]:
             left, right = _combined((left, right), (other.left, other.right))
-        key = equal[0].factor.right.sql
-        order = self._right.order(key) if _is_own(self._right, equal, right) else sorted_places(right, self._right)
+        order = self._right.order_of(equal[0].factor.right.sql, right)
         codes = right[order]
         first = np.searchsorted(codes, left, side="left")
         last = np.searchsorted(codes, left, side="right")
@@ -272,7 +270,7 @@ class _Probing:
         ]
         first_factor = self.factors[numbers[0]]
         own = first_factor.right if of_left else first_factor.left
-        order = sorted_places(own, sorted_side)
+        order = sorted_side.order_of(key, own)
         checked = []
         probes = len(self._left) if of_left else len(self._right)
         first = np.zeros(probes, dtype=np.int64)
@@ -307,11 +305,6 @@ class _Probing:
 
 def _those(pairs: Pairs, mask: Mask) -> Pairs:
     return pairs if mask.all() else Pairs(pairs.left[mask], pairs.right[mask])
-
-
-def _is_own(stem: DataStem, equal: Sequence[_Factor], codes: Int64s) -> bool:
-    """Whether the codes are those that the SteM has for the key by itself."""
-    return len(equal) == 1 and stem._codes.get(equal[0].factor.right.sql) is codes
 
 
 def _codes(left: DataStem, right: DataStem, factor: JoinFactor) -> tuple[Int64s, Int64s]:

@@ -92,25 +92,31 @@ class JoinProbe:
 
 
 def run_join(task: JoinTask) -> str | None:
-    """Find and write the pairs; why not, if not."""
+    """Find and write the pairs; why not, if those of some files could not be found."""
     found: list[tuple[Cover, Pairs]] = []
-    try:
-        for left_name, right_name in task.files:
-            left = _stem(task.left, left_name, task.pair.keys(left=True), task.seconds_max)
-            right = _stem(task.right, right_name, task.pair.keys(left=False), task.seconds_max)
-            places = join(left.stem, right.stem, task.pair, task.reach, pairs_max=task.pairs_max)
-            cover = Cover(left_name, right_name, task.reach, left.blocks, right.blocks)
-            found.append((cover, Pairs(left.rows[places.left], right.rows[places.right])))
-    except MissingFile:
-        # Compacted or expired since the job was planned: nothing is left to cover.
-        return None
-    except LadleError as error:
-        return error.message
-    except Exception as error:  # whatever it is, it is this join's alone: the epoch goes on, and says so
-        _log.warning("joining %s", task.pair.text, exc_info=True)
-        return f"{type(error).__name__}: {error}"
-    write_pairs(task.directory, task.owner, found)
-    return None
+    reason = None
+    for names in task.files:
+        try:
+            found.append(_found(task, *names))
+        except MissingFile:
+            # Compacted or expired since the job was planned: nothing is left to cover.
+            continue
+        except LadleError as error:
+            reason = error.message
+        except Exception as error:  # whatever it is, it is this join's alone: the epoch goes on, and says so
+            _log.warning("joining %s", task.pair.text, exc_info=True)
+            reason = f"{type(error).__name__}: {error}"
+    if found:
+        write_pairs(task.directory, task.owner, found)
+    return reason
+
+
+def _found(task: JoinTask, left_name: str, right_name: str) -> tuple[Cover, Pairs]:
+    left = _stem(task.left, left_name, task.pair.keys(left=True), task.seconds_max)
+    right = _stem(task.right, right_name, task.pair.keys(left=False), task.seconds_max)
+    places = join(left.stem, right.stem, task.pair, task.reach, pairs_max=task.pairs_max)
+    cover = Cover(left_name, right_name, task.reach, left.blocks, right.blocks)
+    return cover, Pairs(left.rows[places.left], right.rows[places.right])
 
 
 def run_joins(tasks: Iterable[JoinTask]) -> dict[str, str]:

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -26,9 +25,8 @@ import pyarrow as pa
 
 from ladle.archive.files import temporary_path
 from ladle.plan import Reach
-from ladle.stem.coverage import SETTLED_NS
 from ladle.stem.data_stem import Pairs
-from ladle.stem.results import file_names
+from ladle.stem.listing import Listing
 
 _log = logging.getLogger(__name__)
 
@@ -137,38 +135,30 @@ class JoinCoverage:
         self._lock = threading.Lock()
         self._files: dict[str, PairsFile] = {}
         self._entries: dict[tuple[str, str], list[Entry]] = {}
-        self._listed_ns = -1
+        self._listing = None if directory is None else Listing(directory)
 
     def refresh(self) -> None:
         """List the directory anew, if it changed."""
-        if self._directory is None:
+        if self._directory is None or self._listing is None:
             return
-        try:
-            changed_ns = os.stat(self._directory).st_mtime_ns
-        except FileNotFoundError:
-            changed_ns = 0
-        if changed_ns == self._listed_ns:
-            return
-        # What comes in the same tick of the file system's clock leaves the time as it was: it is listed again.
-        self._listed_ns = changed_ns if time.time_ns() - changed_ns > SETTLED_NS else -1
-        listed = {name for name in file_names(self._directory) if name.endswith(SUFFIX)}
         with self._lock:
-            if listed == self._files.keys():
+            names = self._listing.changed()
+            if names is None:
                 return
+            listed = {name for name in names if name.endswith(SUFFIX)}
             files = {name: file for name, file in self._files.items() if name in listed}
-        for name in listed - files.keys():
-            try:
-                files[name] = PairsFile(self._directory / name)
-            except FileNotFoundError:
-                continue
-            except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-                _log.warning("pairs file %s can't be read (%s); it is thrown away", name, error)
-                self._unlink(name)
-        entries: dict[tuple[str, str], list[Entry]] = {}
-        for file in files.values():
-            for entry in file.entries:
-                entries.setdefault((entry.cover.left, entry.cover.right), []).append(entry)
-        with self._lock:
+            for name in listed - files.keys():
+                try:
+                    files[name] = PairsFile(self._directory / name)
+                except FileNotFoundError:
+                    continue
+                except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+                    _log.warning("pairs file %s can't be read (%s); it is thrown away", name, error)
+                    self._unlink(name)
+            entries: dict[tuple[str, str], list[Entry]] = {}
+            for file in files.values():
+                for entry in file.entries:
+                    entries.setdefault((entry.cover.left, entry.cover.right), []).append(entry)
             self._files, self._entries = files, entries
 
     def find(self, left: str, right: str, reach: Reach, left_blocks: Blocks, right_blocks: Blocks) -> Entry | None:
