@@ -53,7 +53,16 @@ def test_psoup(tmp_path: Path) -> None:
     assert all(point["rows"] > 0 for point in value["table_2"])
     for arrival in value["figure_9"]:
         assert all(rate > 0 for rates in arrival["rates"].values() for rate in rates)
-    assert "| 8 | 0.8255 | 0.0130 | 0.0035 |" in (tmp_path / "psoup-quick.md").read_text()
+    page = (tmp_path / "psoup-quick.md").read_text()
+    assert "| 8 | 0.8255 | 0.0130 | 0.0035 |" in page
+    joins = {(point["system"], point["x"]): point["rows"] for point in value["figure_8"]}
+    assert {system for system, _ in joins} == {"NoMat", "PSoup-P", "PSoup-C", "DuckDB", "tuple by tuple"}
+    for size in {x for _, x in joins}:
+        assert len({rows for (_, x), rows in joins.items() if x == size}) == 1
+    assert {point["workload"] for point in value["figure_11"]} == {"Eq/Ineq", "Ineq/Eq", "Ineq/Ineq"}
+    assert all(point["pairs"] > 0 for point in value["figure_11"] if point["hybrids"] == 1_024)
+    assert [bar["part"] for bar in value["bars"]] == 2 * ["figure 8"] + 3 * ["figure 11"]
+    assert all(f"| {bar['what']} |" in page for bar in value["bars"])
 
 
 @pytest.mark.not_at_one_row("measures time")
@@ -79,3 +88,29 @@ def test_a_rate_with_wrong_counts_is_refused(
 def test_a_part_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "peers", "--only", "arrival"]) != 0
     assert "arrivals" in capsys.readouterr().err
+
+
+@pytest.mark.not_at_one_row("measures time")
+def test_cacq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every run in it compares its tuples or pairs with DuckDB's."""
+    assert main(["bench", "cacq", "--quick", "--out", str(tmp_path)]) == 0
+    value = figures(tmp_path, "cacq-quick")
+    assert [bar["part"] for bar in value["bars"]] == ["filters", "flip", "calls"]
+    assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in value["bars"])
+    visits = {each["policy"]: each["per_tuple"][0] for each in value["visits"]}
+    optimum = value["hypothetical_optimum"]
+    assert optimum == pytest.approx(1.1555)
+    assert visits["a, b, c, d, e"] == pytest.approx(optimum, rel=0.05)
+    assert visits["e, d, c, b, a"] == 5
+    assert all(visits["a, b, c, d, e"] <= each <= 5 for each in visits.values())
+    assert visits["tickets"] < visits["e, d, c, b, a"]
+    assert [each["workload"] for each in value["tickets"]] == [1, 2, 3]
+    for each in value["tickets"]:
+        assert all(sum(shares) == pytest.approx(1) for shares in zip(*each["shares"].values(), strict=True))
+    for point in (*value["selections"], *value["calls"]):
+        assert set(point["seconds"]) == {
+            "Ladle", "Ladle, whole engine", "NiagaraCQ pushdown", "NiagaraCQ join first",
+        }  # fmt: skip
+    assert all(point["output"] > 0 for point in (*value["queries"], *value["sources"]))
+    out = capsys.readouterr().out
+    assert all(bar["what"] in out for bar in value["bars"])

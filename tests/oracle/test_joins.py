@@ -34,7 +34,8 @@ from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
 from ladle.testing.generate import WALL_US, PushedRow
-from ladle.testing.joins import COLUMNS, MODES, SECOND_US, JoinDriver, JoinQuery
+from ladle.testing.join_queries import COLUMNS, MODES, SECOND_US, JoinQuery
+from ladle.testing.joins import JoinDriver
 from ladle.testing.one_row import at_one_row
 from ladle.testing.oracle import rows_of
 from ladle.testing.tree import EPOCH, ColumnSpec, Range, Rows, Span, StreamSource, StreamSpec
@@ -103,6 +104,10 @@ class JoinMachine(RuleBasedStateMachine):
     @rule(seed=SEEDS, count=st.integers(5, 12))
     def push_many(self, seed: int, count: int) -> None:
         self.it.push(seed, count)
+
+    @rule(seed=SEEDS)
+    def change_table(self, seed: int) -> None:
+        self.it.change_table(seed)
 
     @precondition(has_room)
     @rule(seed=SEEDS, mode=st.sampled_from(MODES))

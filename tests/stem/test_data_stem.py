@@ -19,8 +19,8 @@ from ladle.plan import Bound, JoinFactor, JoinKey, PairJoin, Reach, Relop, RowsW
 from ladle.plan.join import make_edge, reach
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.stem import data_stem
-from ladle.stem.data_stem import DataStem, Pairs, TooManyPairs, join
-from ladle.stem.pairs import Cover, JoinCoverage, owner_of, write_pairs
+from ladle.stem.data_stem import NO_PAIRS, DataStem, Pairs, TooManyPairs, join
+from ladle.stem.pairs import Cover, Found, JoinCoverage, owner_of, write_pairs
 
 RELOPS: dict[Relop, Callable[[Any, Any], bool]] = {
     Relop.EQ: operator.eq,
@@ -190,8 +190,12 @@ def test_a_pairs_file_says_what_it_covers(tmp_path: Path) -> None:
         tmp_path,
         "new.parquet",
         [
-            (Cover("new.parquet", "old.parquet", within, frozenset({4, 9}), None), pairs),
-            (Cover("new.parquet", "older.parquet", within, None, None), Pairs(pairs.left[:0], pairs.right[:0])),
+            Found(
+                Cover("new.parquet", "old.parquet", within, frozenset({4, 9}), None),
+                pairs,
+                {(0, 9): np.array([3]), (1, 6): np.array([1, 7])},
+            ),
+            Found(Cover("new.parquet", "older.parquet", within, None, None), NO_PAIRS, {(0, 4): np.array([2])}),
         ],
     )
     coverage = JoinCoverage(tmp_path)
@@ -200,6 +204,8 @@ def test_a_pairs_file_says_what_it_covers(tmp_path: Path) -> None:
     assert entry is not None
     assert entry.left.tolist() == [0, 3, 3]
     assert entry.right.tolist() == [7, 1, 2]
+    lineages = {(side, block): entry.lineage(side, block) for side in (0, 1) for block in (4, 6, 9, None)}
+    assert {key: rows.tolist() for key, rows in lineages.items() if rows is not None} == {(0, 9): [3], (1, 6): [1, 7]}
     assert coverage.find("new.parquet", "old.parquet", Reach(-11, 10), frozenset({9}), None) is None
     assert coverage.find("new.parquet", "old.parquet", within, frozenset({5}), None) is None
     assert coverage.find("new.parquet", "old.parquet", within, None, None) is None
@@ -207,6 +213,9 @@ def test_a_pairs_file_says_what_it_covers(tmp_path: Path) -> None:
     older = coverage.find("new.parquet", "older.parquet", within, frozenset({5}), frozenset({1}))
     assert older is not None
     assert len(older.left) == 0
+    of_older = older.lineage(0, 4)
+    assert of_older is not None
+    assert of_older.tolist() == [2]
     (file,) = coverage.files()
     assert owner_of(file.name) == "new.parquet"
 
@@ -214,7 +223,7 @@ def test_a_pairs_file_says_what_it_covers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
 def test_a_damaged_pairs_file_covers_nothing(tmp_path: Path, keep: float) -> None:
     cover = Cover("a", "b", Reach(-1, 1), None, None)
-    path = write_pairs(tmp_path, "a", [(cover, Pairs(np.arange(1_000), np.arange(1_000)))])
+    path = write_pairs(tmp_path, "a", [Found(cover, Pairs(np.arange(1_000), np.arange(1_000)))])
     assert path is not None
     content = path.read_bytes()
     path.write_bytes(content[: int(keep if keep >= 1 else keep * len(content))])

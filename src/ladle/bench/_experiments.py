@@ -73,7 +73,7 @@ def equalities(count: int, *, seed: int) -> list[str]:
 def intervals(count: int, *, seed: int, predicates: int | None = None) -> list[Selection]:
     """Queries of so many interval predicates on different attributes; one to four if it isn't said."""
     rng = np.random.default_rng(seed)
-    return [Selection(tuple(_interval(rng, name) for name in _some(rng, predicates))) for _ in range(count)]
+    return [Selection(tuple(random_interval(rng, name) for name in _some(rng, predicates))) for _ in range(count)]
 
 
 def conditions(count: int, *, seed: int, factors: int) -> list[str]:
@@ -89,7 +89,7 @@ def _some(rng: np.random.Generator, count: int | None = None) -> list[str]:
     return sorted(rng.choice(list(COLUMNS), size=size, replace=False).tolist())
 
 
-def _interval(rng: np.random.Generator, column: str) -> Interval:
+def random_interval(rng: np.random.Generator, column: str) -> Interval:
     low = constant(rng)
     return Interval(column, low, low + int(rng.integers(0, 256)))
 
@@ -128,20 +128,25 @@ def responses(
     db.backfill()
     for size in windows:
         check_rows(db, stream, size, dict(zip(names[size], conditions_, strict=True)))
-    _settle(db)
+    settle(db)
     for size in windows:
-        engine = np.empty((rounds, len(conditions_)))
-        wall = np.empty_like(engine)
-        rows = 0
-        for turn in range(rounds):
-            for number, query in enumerate(names[size]):
-                began = time.perf_counter()
-                answer = db.invoke(query)
-                wall[turn, number] = time.perf_counter() - began
-                engine[turn, number] = answer.seconds
-                rows += len(answer)
-        ms, wall_ms = (1e3 * np.median(each, axis=0) for each in (engine, wall))
-        yield Response(system, size, ms.tolist(), wall_ms.tolist(), rows / rounds / len(conditions_))
+        yield timed(db, system, size, names[size], rounds)
+
+
+def timed(db: Database, system: str, x: int, names: Sequence[str], rounds: int) -> Response:
+    """Invoke each query in turn, so many rounds."""
+    engine = np.empty((rounds, len(names)))
+    wall = np.empty_like(engine)
+    rows = 0
+    for turn in range(rounds):
+        for number, query in enumerate(names):
+            began = time.perf_counter()
+            answer = db.invoke(query)
+            wall[turn, number] = time.perf_counter() - began
+            engine[turn, number] = answer.seconds
+            rows += len(answer)
+    ms, wall_ms = (1e3 * np.median(each, axis=0) for each in (engine, wall))
+    return Response(system, x, ms.tolist(), wall_ms.tolist(), rows / rounds / len(names))
 
 
 def check_rows(db: Database, stream: str, size: int, queries: dict[str, str]) -> None:
@@ -157,7 +162,7 @@ def check_rows(db: Database, stream: str, size: int, queries: dict[str, str]) ->
     check_counts(f"window of {size:,}", [len(db.invoke(name)) for name in queries], expected)
 
 
-def _settle(db: Database) -> None:
+def settle(db: Database) -> None:
     """Wait until complete queries are current, so that keeping them so doesn't run beside the measurement."""
     known = -1
     while (kept := sum(query.kept_bytes for query in db.status().queries)) != known:

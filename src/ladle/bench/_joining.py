@@ -225,11 +225,7 @@ class _Masks:
             results = self._coverage.find(data_file, self._block)
             if results is None:
                 raise LadleError(f"Block {self._block} did not meet data file {data_file}.")
-            masks = []
-            for segment, rows in enumerate(results.segment_rows.tolist()):
-                mask = results.matches(self._block, segment).mask
-                masks.append(np.ones(rows, dtype=np.bool_) if mask is None else mask)
-            self._known[data_file] = np.concatenate(masks)
+            self._known[data_file] = results.mask(self._block)
         return self._known[data_file]
 
 

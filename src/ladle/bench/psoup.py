@@ -1,7 +1,8 @@
-"""The experiments of "PSoup: a system for streaming queries over streaming data" (section 5.2), on Ladle.
+"""The experiments of "PSoup: a system for streaming queries over streaming data" (sections 5.2 and 5.4), on Ladle.
 
-Figure 7 (a) and (b): response time against the window; table 2: against the number of factors; figure 9: arrival rate
-against the number of queries. The modes `none`, `partial` and `complete` are the paper's NoMat, PSoup-P and PSoup-C.
+Figures 7 (a), 7 (b) and 8: response time against the window, of selections and of joins; table 2: against the number of
+factors; figure 9: arrival rate against the number of queries; figure 11: what composite tuples save when a join query
+is new. The modes `none`, `partial` and `complete` are the paper's NoMat, PSoup-P and PSoup-C.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ladle.bench._bars import versions, write_json
+from ladle.bench._bars import print_bars, versions, write_json
 from ladle.bench._experiments import (
     SYSTEMS,
     Arrival,
@@ -25,6 +26,17 @@ from ladle.bench._experiments import (
     loaded,
     responses,
     streamed,
+)
+from ladle.bench._join_experiments import (
+    BAR_WINDOW,
+    WORKLOADS,
+    Probed,
+    from_scratch,
+    inequality_joins,
+    join_bars,
+    join_responses,
+    joined_streams,
+    probe_times,
 )
 from ladle.bench._progress import Steps
 from ladle.bench._psoup_page import STREAMED, Found, draw, write_psoup_page
@@ -52,11 +64,20 @@ class Sizes:
     arrival_rounds: int = 3
     streamed_rows: int = 1 << 19
     streamed_epochs: int = 3
+    join_windows: tuple[int, ...] = (64, 128, 256, 384, 512, BAR_WINDOW, 640, 768, 1_024)
+    """Figure 8, tuples of each stream."""
+    joins: int = 32
+    """Queries behind each point of it: more of all windows at once than may be kept complete would measure that."""
+    hybrids: tuple[int, ...] = tuple(1 << power for power in range(6, 13))
+    """Figure 11."""
+    probes: int = 32
+    probe_rounds: int = 5
 
 
 QUICK = Sizes(
     windows=(128, 1_024), table_window=1_024, factors=(2, 8), asked=4, rounds=1, queries=(16, 32),
     probe_rows=1 << 13, epoch=1 << 11, arrival_rounds=1, streamed_rows=1 << 12, streamed_epochs=1,
+    join_windows=(64, BAR_WINDOW), joins=3, hybrids=(64, 1_024), probes=4, probe_rounds=1,
 )  # fmt: skip
 
 
@@ -68,31 +89,39 @@ def run(arguments: Sequence[str]) -> int:
     sizes = QUICK if args.quick else Sizes()
     with TemporaryDirectory(prefix="ladle-bench-") as scratch:
         found = measure(Path(scratch), sizes)
+    bars = join_bars(found.joins, found.probes)
     name = "psoup-quick" if args.quick else "psoup"
     content = {
         "versions": versions("pyspark", "duckdb", "numpy", "numba"),
         "figure_7a": [asdict(each) for each in found.equality],
         "figure_7b": [asdict(each) for each in found.interval],
+        "figure_8": [asdict(each) for each in found.joins],
         "table_2": [asdict(each) for each in found.factors],
         "figure_9": [asdict(each) for each in found.arrivals],
+        "figure_11": [asdict(each) for each in found.probes],
+        "bars": [bar.to_json() for bar in bars],
     }
     write_json(args.out / f"{name}.json", name, asdict(sizes), content)
     draw(found, args.out / f"{name}.svg")
     command = "ladle bench psoup" + (" --quick" if args.quick else "")
-    sys.stdout.write(write_psoup_page(found, args.out / f"{name}.md", command, quick=args.quick, epoch=sizes.epoch))
+    page = args.out / f"{name}.md"
+    sys.stdout.write(write_psoup_page(found, bars, page, command, quick=args.quick, epoch=sizes.epoch))
+    print_bars(bars)
     sys.stdout.write(f"written: {', '.join(str(args.out / name) + ending for ending in ('.json', '.svg', '.md'))}\n")
     return 0
 
 
 def measure(scratch: Path, sizes: Sizes) -> Found:
-    steps_total = 3 * len(SYSTEMS) + 2 * len(sizes.queries)
+    steps_total = 4 * len(SYSTEMS) + 1 + 2 * len(sizes.queries) + len(WORKLOADS)
     with Steps(steps_total) as steps, connect(scratch / "warehouse") as db:
         equality = _over_windows(db, steps, "figure_7a", equalities(sizes.asked, seed=21), sizes)
         texts = [selection.condition for selection in intervals(sizes.asked, seed=22)]
         interval = _over_windows(db, steps, "figure_7b", texts, sizes)
+        joins = _joins(db, steps, sizes)
         factors = _over_factors(db, steps, sizes)
         rates = [_arrivals(db, steps, scratch, queries, sizes) for queries in sizes.queries]
-    return Found(equality, interval, factors, rates)
+        probes = [probed for workload in WORKLOADS for probed in _probes(steps, workload, sizes)]
+    return Found(equality, interval, factors, rates, joins, probes)
 
 
 def _over_windows(db: Database, steps: Steps, name: str, texts: Sequence[str], sizes: Sizes) -> list[Response]:
@@ -103,6 +132,24 @@ def _over_windows(db: Database, steps: Steps, name: str, texts: Sequence[str], s
         with loaded(db, stream, 2 * max(sizes.windows)):
             found += responses(db, stream, system, texts, sizes.windows, sizes.rounds, name=stream)
     return found
+
+
+def _joins(db: Database, steps: Steps, sizes: Sizes) -> list[Response]:
+    queries = inequality_joins(sizes.joins, seed=24)
+    found: list[Response] = []
+    for system, mode in SYSTEMS.items():
+        steps.step(f"figure 8, {system}: {len(queries)} queries, {len(sizes.join_windows)} windows")
+        with joined_streams(db, f"figure_8_{mode}", 2 * max(sizes.join_windows)) as streams:
+            found += join_responses(db, streams, system, queries, sizes.join_windows, sizes.rounds)
+            if mode == "complete":
+                steps.step("figure 8, others from scratch")
+                found += from_scratch(db, streams, queries, sizes.join_windows, sizes.rounds)
+    return found
+
+
+def _probes(steps: Steps, workload: str, sizes: Sizes) -> list[Probed]:
+    steps.step(f"figure 11, {workload}")
+    return [probe_times(workload, hybrids, sizes.probes, sizes.probe_rounds) for hybrids in sizes.hybrids]
 
 
 def _over_factors(db: Database, steps: Steps, sizes: Sizes) -> list[Response]:

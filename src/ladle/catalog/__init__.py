@@ -20,7 +20,7 @@ from ladle.catalog.entries import (
     set_table,
     unregister,
 )
-from ladle.catalog.queries import QueryState
+from ladle.catalog.queries import Factors, QueryState
 from ladle.catalog.snapshot import Catalog
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
@@ -33,6 +33,7 @@ __all__ = [
     "INBOX",
     "QUARANTINE",
     "Catalog",
+    "Factors",
     "Kept",
     "Page",
     "Pages",

@@ -84,6 +84,9 @@ class Pages(Generic[_V]):
             return NO_BLOCKS
         return BlockSet(np.concatenate([page.ids for _, page in sorted(self.pages.items())]))
 
+    def get(self, block: int) -> _V:
+        return self.pages[block // PAGE].blocks[block]
+
     def among(self, wanted: BlockSet) -> dict[int, Page[_V]]:
         """The pages cut to some blocks; one that is wanted whole stays the object it is."""
         ids = (self.blocks & wanted).ids

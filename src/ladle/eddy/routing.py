@@ -15,6 +15,8 @@ from enum import Enum
 _EXPLORE_EVERY = 64
 _FADE = 0.5
 """What an epoch's account is worth to the one after the next."""
+_DROPPED_MIN = 1e-6
+"""What an operator that drops nothing is taken to drop of each tuple, so that a lottery may still draw it."""
 _UNKNOWN_SECONDS = 2e-8
 """What a tuple is taken to cost at an operator that nothing is known of."""
 
@@ -40,7 +42,7 @@ class Account:
     visited: float = 0.0
     """Those that some interested query still wanted when it was reached."""
     dropped: float = 0.0
-    """Those that none of them wanted afterwards."""
+    """Those that none of them wanted afterwards; below zero where a join returned more than it was given."""
     seconds: float = 0.0
 
     def plus(self, other: Account) -> Account:
@@ -60,8 +62,12 @@ class Account:
 
     @property
     def tickets(self) -> float:
-        """Tuples it can be expected to drop per second; one that nothing is known of is worth a try."""
-        return (self.dropped + 1.0) / (self.visited + 2.0) / max(self.seconds_per_tuple, 1e-9)
+        """Tuples it can be expected to drop per second; one that nothing is known of is worth a try.
+
+        One that returns more than it is given has next to none (CACQ section 3.3 bounds them from below).
+        """
+        dropped = max(self.dropped + 1.0, _DROPPED_MIN * self.visited, _DROPPED_MIN)
+        return dropped / (self.visited + 2.0) / max(self.seconds_per_tuple, 1e-9)
 
     @property
     def reached(self) -> float:
@@ -113,6 +119,10 @@ class Router:
         """As of when this router was made."""
         return self._known.get(operator, _NOTHING).tickets
 
+    def comes_last(self, operator: str, others: Sequence[str]) -> bool:
+        """Whether an operator is visited after all of some others."""
+        return self.order([operator, *others])[-1] == operator
+
     def account(self, operator: str) -> Account:
         return self._all.get(operator, _NOTHING)
 
@@ -133,8 +143,13 @@ class Router:
 
 def merged(known: Mapping[str, Account], epochs: Iterable[Mapping[str, Account]]) -> dict[str, Account]:
     """What is known after an epoch: what was known, faded, and what its tasks saw."""
-    following = {name: account.faded() for name, account in known.items()}
-    for accounts in epochs:
+    return added({name: account.faded() for name, account in known.items()}, epochs)
+
+
+def added(known: Mapping[str, Account], seen: Iterable[Mapping[str, Account]]) -> dict[str, Account]:
+    """What is known, and what was seen beside."""
+    following = dict(known)
+    for accounts in seen:
         for name, account in accounts.items():
             following[name] = following.get(name, _NOTHING).plus(account)
     return following

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -311,18 +313,22 @@ class Aggregates:
         for at, (piece, matches) in zip(wanted, reader.matches(ask.prepared.scan.block, pieces), strict=True):
             of = known[at]
             loaded = Columns(of if isinstance(of, Columns) else None)
-            for name in needed:
-                if name not in loaded.vectors:
-                    loaded.vectors[name] = _vector(ask, reader, at, name)
+            timed = at in edges and loaded.times is None
+            missing = tuple(name for name in needed if name not in loaded.vectors)
+            if missing or timed:
+                # In one go: to open a file's columns takes longer than to read one more.
+                names = tuple(dict.fromkeys((*missing, time_column))) if timed else missing
+                read = dict(zip(names, reader.columns(ask.stream, piece, names), strict=True))
+                loaded.vectors |= {name: Vector(read[name].array) for name in missing}
+                if timed:
+                    stamps = read[time_column].values
+                    assert stamps is not None, "every tuple has a timestamp"
+                    loaded.times = Times(stamps)
             # The tiles of one row's folds are needed at edges, too; of groups whole segments only.
             if at in ask.unknown or not ask.prepared.aggregate.groups:
                 folded[at] = fold(at, matches, loaded.vectors)
             # A segment wholly inside is folded once and for all: only those at the edges are kept.
             if at in edges:
-                if loaded.times is None:
-                    (stamps,) = reader.columns(ask.stream, piece, (time_column,))
-                    assert stamps.values is not None
-                    loaded.times = Times(stamps.values)
                 columns[at] = loaded
                 tiles = folded.get(at, {})
                 leaves[at] = Leaf(matches, {} if isinstance(tiles, Groups) else tiles)
@@ -338,12 +344,9 @@ class Aggregates:
         last = min(first + _AHEAD, len(ask.layout.keys))
         with self._lock:
             folded = {at for tree in ask.trees.values() for at in range(first, last) if tree.knows(ask.layout, at)}
-        found: list[int] = []
-        for at in range(first, last):
-            if at in folded or not reader.covers(ask.prepared.scan.block, ask.layout.piece(at)):
-                break
-            found.append(at)
-        return found
+        following = list(takewhile(lambda at: at not in folded, range(first, last)))
+        covered = reader.covered(ask.prepared.scan.block, [ask.layout.piece(at) for at in following])
+        return [at for at, _ in takewhile(itemgetter(1), zip(following, covered, strict=True))]
 
     def _put(
         self,

@@ -23,7 +23,6 @@ from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Pipeline
 from ladle.pipeline.protocol import Failures
-from ladle.stem.backfill import BackfillTask
 from ladle.stem.blocks import BlockSet
 
 _log = logging.getLogger(__name__)
@@ -129,29 +128,22 @@ class Backfill:
             query_set = self._ingest.save_query_set(stream, catalog.queries.kept_on(stream.name).among(wanted))
             if not query_set:
                 return False
-            paths = self._store.warehouse.stream(stream.id)
-            tasks = [
-                BackfillTask(
-                    paths.archive / entry.file.name,
-                    stream.schema.arrow,
-                    paths.results,
-                    query_set,
-                    self._store.settings.factor_seconds_max,
-                )
-                for entry in chosen
-            ]
+            archive = self._store.warehouse.stream(stream.id).archive
+            tasks = [self._ingest.probe_file(catalog, stream, archive / entry.file.name, query_set) for entry in chosen]
             begun = time.monotonic()
             failures = dict(self._pipeline().run_backfill(tasks))
             self._pace.note(sum(entry.file.rows for entry in chosen), time.monotonic() - begun)
             self._ingest.note_failures(failures)
-            return self._note(stream, chosen, failures)
+            return self._note(catalog, stream, chosen, failures)
 
-    def _note(self, stream: StreamState, chosen: list[Missing], failures: Failures) -> bool:
+    def _note(self, catalog: Catalog, stream: StreamState, chosen: list[Missing], failures: Failures) -> bool:
         """What a job has covered, and what it can't; whether it got anywhere."""
         coverage = self._store.coverage(stream)
+        late = BlockSet.of(self._ingest.joining.late(catalog, stream))
         progressed = False
         for entry in chosen:
-            lacking = entry.blocks - coverage.covered(entry.file.name)
+            covered = coverage.covered(entry.file.name)
+            lacking = entry.blocks - covered - (covered.postponed & late)
             if not lacking:
                 for surplus in entry.surplus:
                     coverage.remove(entry.file.name, surplus)
@@ -168,6 +160,7 @@ class Backfill:
         missing: list[Missing] = []
         done = total = 0
         left_out = self._ingest.left_out
+        late = BlockSet.of(self._ingest.joining.late(catalog, stream))
         # Most files want the same blocks and are covered alike: sets are shared, and compared once per pair.
         differences: dict[tuple[BlockSet, BlockSet], BlockSet] = {}
         for file in reversed(stream.files):
@@ -177,7 +170,8 @@ class Backfill:
             covered = coverage.covered(file.name)
             pair = (blocks, covered)
             if pair not in differences:
-                differences[pair] = blocks - covered - left_out
+                # For a block that only joins look at, candidates are enough.
+                differences[pair] = blocks - covered - left_out - (covered.postponed & late)
             lacking = differences[pair] - BlockSet.of(self._given_up.get(file.name, ()))
             total += len(blocks)
             done += len(blocks) - len(lacking)

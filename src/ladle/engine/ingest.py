@@ -22,7 +22,7 @@ from ladle.archive.files import storage_error
 from ladle.archive.inbox import Inbox, list_pushed
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState
 from ladle.eddy import Account, Policy
-from ladle.eddy.routing import merged
+from ladle.eddy.routing import added, merged
 from ladle.engine.auto import Auto
 from ladle.engine.joining import Joining
 from ladle.engine.store import Store
@@ -30,6 +30,7 @@ from ladle.errors import Closed, LadleError
 from ladle.pipeline import Failures, Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
+from ladle.stem.backfill import BackfillTask
 from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.stem.intake import Bounds
@@ -223,7 +224,7 @@ class Ingest:
             with self.joining.with_epoch(catalog, stream, self.left_out) as (joins, owed):
                 manifests = sorted(run(replace(task, joins=joins, owed=owed)), key=lambda manifest: manifest.partition)
             self._note_failures(manifests)
-            self._note_tickets(stream_id, manifests)
+            self._note_tickets(stream, self.joining.visitors(catalog, joins), manifests)
             files = [file for manifest in manifests for file in manifest.files]
             quarantined = [file for manifest in manifests for file in manifest.quarantine]
             if not files and not quarantined:
@@ -266,6 +267,25 @@ class Ingest:
     def left_out(self) -> BlockSet:
         """Blocks for which nothing is computed now: too slow to wait for, or swapped out."""
         return BlockSet.union([BlockSet.of(list(self.suspended)), self._auto.idle_blocks])
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(self._store.settings.eddy_policy)
+
+    def probe_file(
+        self, catalog: Catalog, stream: StreamState, path: Path, query_set: tuple[Path, ...]
+    ) -> BackfillTask:
+        """The task of probing a file that is written with some blocks."""
+        return BackfillTask(
+            path,
+            stream.schema.arrow,
+            self._store.warehouse.stream(stream.id).results,
+            query_set,
+            self._store.settings.factor_seconds_max,
+            self.joining.late(catalog, stream),
+            self.tickets(stream),
+            self.policy,
+        )
 
     def tickets(self, stream: StreamState) -> Mapping[str, Account]:
         """What the eddy knows of the operators of a stream."""
@@ -321,7 +341,8 @@ class Ingest:
             segment_rows_max=settings.segment_rows_max,
             factor_seconds_max=settings.factor_seconds_max,
             tickets=self.tickets(stream),
-            policy=Policy(settings.eddy_policy),
+            policy=self.policy,
+            late=self.joining.late(catalog, stream),
         )
 
     def _take_in_pushed(self, lane: Lane, stream: StreamState, seqs: Sequence[int], paths: Sequence[Path]) -> None:
@@ -335,11 +356,21 @@ class Ingest:
                 del lane.epochs[next(iter(lane.epochs))]
         lane.inbox.discard(seqs[-1])
 
-    def _note_tickets(self, stream_id: int, manifests: Sequence[Manifest]) -> None:
-        learned = [manifest.tickets for manifest in manifests if manifest.tickets]
-        if learned:
-            with self._lock:
-                self._tickets[stream_id] = merged(self._tickets.get(stream_id, {}), learned)
+    def _note_tickets(self, stream: StreamState, visitors: Mapping[str, int], manifests: Sequence[Manifest]) -> None:
+        """What an epoch's tasks learned; of SteMs that tuples of other streams visit, it is theirs to know."""
+        own = [
+            {name: seen for name, seen in manifest.tickets.items() if visitors.get(name, stream.id) == stream.id}
+            for manifest in manifests
+        ]
+        with self._lock:
+            if any(own):
+                self._tickets[stream.id] = merged(self._tickets.get(stream.id, {}), own)
+            for manifest in manifests:
+                for name in manifest.tickets.keys() & visitors.keys():
+                    other = visitors[name]
+                    if other != stream.id:
+                        known = self._tickets.get(other, {})
+                        self._tickets[other] = added(known, [{name: manifest.tickets[name]}])
 
     def _note_failures(self, manifests: Sequence[Manifest]) -> None:
         for manifest in manifests:

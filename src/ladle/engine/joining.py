@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ladle.archive.segments import DataFile
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, Factors, StreamState
 from ladle.engine.invoke import clock_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Pipeline
 from ladle.plan import PairJoin, Reach, Window
 from ladle.plan.join import reach
+from ladle.plan.query import calling
 from ladle.plan.window import MAX_US
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
 from ladle.stem.joining import JoinProbe, JoinSide, JoinTask, Probed
@@ -58,10 +60,8 @@ class Demand:
     reach: Reach
     views: frozenset[tuple[Window, Window, tuple[str, ...]]]
     """The windows on both sides, and the streams of a query, which set its NOW."""
-
-    @property
-    def itself(self) -> bool:
-        return self.left.id == self.right.id
+    late: Mapping[int, Factors]
+    """Blocks on either side that call functions, and the factors that do."""
 
 
 class _Want(NamedTuple):
@@ -74,6 +74,7 @@ class _Want(NamedTuple):
     left_block: int | None
     """None: it has no filter."""
     right_block: int | None
+    late: Mapping[int, Factors]
 
 
 class Joining:
@@ -104,9 +105,42 @@ class Joining:
                     query.blocks[number] if query.factors[number] else None for number in (edge.left, edge.right)
                 )
                 windows = scans[edge.left].window, scans[edge.right].window
-                want = _Want(edge.pair, *windows, query.shape.streams, left_block, right_block)
+                late = {
+                    query.blocks[number]: called
+                    for number in (edge.left, edge.right)
+                    if (called := calling(query.factors[number]))
+                }
+                want = _Want(edge.pair, *windows, query.shape.streams, left_block, right_block, late)
                 found.setdefault(edge.pair.digest(left.id, right.id), []).append(want)
         return [_demand(catalog, digest, wants) for digest, wants in found.items()]
+
+    def late(self, catalog: Catalog, stream: StreamState) -> dict[int, tuple[str, ...]]:
+        """Blocks of a stream that call functions and that only joins look at, with the names of those joins' SteMs:
+        the eddy may have the functions called after the joins.
+        """
+        stems: dict[int, set[str]] = {}
+        users: Counter[int] = Counter()
+        for query in catalog.queries.joining.values():
+            if not query.shape.functions:
+                continue
+            assert query.shape.joined is not None
+            joined: dict[int, set[str]] = {}
+            for edge in (edge for join in query.shape.joined.joins for edge in join.edges):
+                for number, left in ((edge.left, True), (edge.right, False)):
+                    joined.setdefault(number, set()).add(edge.pair.operator(left=left))
+            own: dict[int, set[str]] = {}
+            for number, (block, scan, factors) in enumerate(
+                zip(query.blocks, query.shape.scans, query.factors, strict=True)
+            ):
+                if scan.stream.lower() == stream.name.lower() and calling(factors):
+                    # A scan beside the joins has no SteM, and wants its results at once.
+                    own.setdefault(block, set()).update(joined.get(number, ("",)))
+            for block, names in own.items():
+                if "" not in names:
+                    stems.setdefault(block, set()).update(names)
+                    users[block] += 1
+        kept = catalog.queries.kept_on(stream.name)
+        return {block: tuple(sorted(names)) for block, names in stems.items() if kept.get(block).users == users[block]}
 
     def needed(self, catalog: Catalog, demand: Demand) -> list[tuple[DataFile, DataFile]]:
         """The pairs of files that some query's windows have, had a moment ago, or are about to have."""
@@ -164,6 +198,12 @@ class Joining:
         with self._claiming(owed):
             yield probes, tuple(owed)
 
+    def visitors(self, catalog: Catalog, probes: Iterable[JoinProbe]) -> dict[str, int]:
+        """Whose tuples visit the SteMs of some joins: the ids of streams."""
+        pairs = [probe.task.pair for probe in probes]
+        lefts = {pair.operator(left=True): catalog.streams[pair.left.lower()].id for pair in pairs}
+        return lefts | {pair.operator(left=False): catalog.streams[pair.right.lower()].id for pair in pairs}
+
     def _probe(self, catalog: Catalog, demand: Demand, stream: StreamState) -> JoinProbe:
         wall_us = self._store.clock.now_us()
         reader = Reader(self._store, catalog, wall_us)
@@ -178,7 +218,8 @@ class Joining:
             return tuple(Probed(other.files[at].name, _span(other.files[at])) for at in np.flatnonzero(touched))
 
         as_left, as_right = probed(demand.left, demand.right, 1), probed(demand.right, demand.left, 0)
-        return JoinProbe(self._task(demand, "", ()), as_left, as_right, demand.itself)
+        sides = tuple(side for side, own in enumerate((demand.left, demand.right)) if own.id == stream.id)
+        return JoinProbe(self._task(demand, "", ()), as_left, as_right, sides)
 
     # -- by the backfill --
 
@@ -270,8 +311,8 @@ class Joining:
         return JoinTask(
             demand.pair,
             demand.reach,
-            self._side(demand.left, demand.left_blocks),
-            self._side(demand.right, demand.right_blocks),
+            self._side(demand.left, demand.left_blocks, demand.late),
+            self._side(demand.right, demand.right_blocks, demand.late),
             self._store.warehouse.joins / demand.digest,
             owner,
             files,
@@ -279,9 +320,10 @@ class Joining:
             settings.factor_seconds_max,
         )
 
-    def _side(self, stream: StreamState, blocks: Blocks) -> JoinSide:
-        paths = self._store.warehouse.stream(stream.id)
-        return JoinSide(paths.archive, paths.results, stream.schema.arrow, stream.schema.timestamp_column, blocks)
+    def _side(self, stream: StreamState, blocks: Blocks, late: Mapping[int, Factors]) -> JoinSide:
+        paths, schema = self._store.warehouse.stream(stream.id), stream.schema
+        own = {block: factors for block, factors in late.items() if blocks is not None and block in blocks}
+        return JoinSide(paths.archive, paths.results, schema.arrow, schema.timestamp_column, blocks, own)
 
     @contextmanager
     def _claiming(self, tasks: Collection[JoinTask]) -> Iterator[None]:
@@ -309,6 +351,7 @@ def _demand(catalog: Catalog, digest: str, wants: Sequence[_Want]) -> Demand:
         _all_blocks(want.right_block for want in wants),
         Reach(min(each.low for each in reaches), max(each.high for each in reaches)),
         views,
+        {block: factors for want in wants for block, factors in want.late.items()},
     )
 
 

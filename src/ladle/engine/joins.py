@@ -2,7 +2,8 @@
 
 Each scan is read once, cut to its window and its block. A pair counts when both of its tuples are among those, so the
 lineage of a pair is the AND of both sides', and windows of different streams need not be alike. Joins of more than two
-streams are put together from pairs.
+streams are put together from pairs. Functions that were not called before the join are called for tuples that have
+partners; mostly that was done when the pairs were found, and is kept beside them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.evaluate import evaluate_keys
-from ladle.plan import Block, Edge, Join, JoinKey, Plan, Scan
+from ladle.plan import Block, Edge, Factor, Join, JoinKey, Plan, Scan
 from ladle.plan.join import reach
-from ladle.stem.data_stem import DataStem, Pairs, TooManyPairs, join
-from ladle.stem.pairs import Blocks, JoinCoverage
+from ladle.stem.data_stem import NO_PAIRS, DataStem, Pairs, TooManyPairs, join
+from ladle.stem.match import satisfying
+from ladle.stem.pairs import Blocks, JoinCoverage, Rows
 
+Answers = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
+
+_UNKNOWN, _NO, _YES = -1, 0, 1
+"""What functions say of a row."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class _File:
     """The scan's, by their numbers in the file, in order."""
     first: int
     """The place of the first of them among all rows of the scan."""
+    waiting: bool
+    """Whether the functions of the scan's block were not called yet."""
 
     @property
     def last(self) -> int:
@@ -59,21 +68,49 @@ class _File:
 class _Side:
     """One scan of a join: its rows in the window, and where they are."""
 
-    def __init__(self, table: pa.Table, files: Sequence[_File], time_column: str) -> None:
+    def __init__(
+        self, table: pa.Table, files: Sequence[_File], time_column: str, late: Sequence[Factor], seconds_max: float
+    ) -> None:
         self.table = table
         self.files = files
         self._time_column = time_column
+        self._late = late
+        self._seconds_max = seconds_max
         self._keys: dict[str, pa.Array] = {}
+        self._answers: Answers | None = None
+        if any(file.waiting for file in files):
+            self._answers = np.full(len(table), _YES, dtype=np.int8)
+            for file in files:
+                if file.waiting:
+                    self._answers[file.first : file.last] = _UNKNOWN
+
+    def learn(self, file: _File, partnered: Places, lineage: Rows) -> None:
+        """What is kept beside pairs of what the functions say of the tuples that have partners."""
+        if self._answers is not None and file.waiting:
+            self._answers[partnered] = _NO
+            inside = file.places[lineage]
+            self._answers[inside[inside >= 0]] = _YES
+
+    def passing(self, places: Places) -> Mask | None:
+        """For which rows the functions hold; None: for all. They are called for rows of which that is not known."""
+        if self._answers is None:
+            return None
+        unknown = np.unique(places[self._answers[places] == _UNKNOWN])
+        if len(unknown):
+            rows = self.table.take(from_numpy(unknown))
+            self._answers[unknown] = satisfying(rows, list(self._late), seconds_max=self._seconds_max)
+        mask: Mask = self._answers[places] == _YES
+        return None if mask.all() else mask
 
     @cached_property
     def times(self) -> Places:
         return to_numpy(self.table.column(self._time_column).cast(pa.int64()))
 
-    def stem(self, files: Sequence[_File], keys: Sequence[JoinKey], seconds_max: float) -> tuple[DataStem, Places]:
+    def stem(self, files: Sequence[_File], keys: Sequence[JoinKey]) -> tuple[DataStem, Places]:
         """The rows of some files as a SteM, and their places."""
         missing = [key for key in keys if key.sql not in self._keys]
         if missing:
-            self._keys |= evaluate_keys(self.table, missing, seconds_max=seconds_max)
+            self._keys |= evaluate_keys(self.table, missing, seconds_max=self._seconds_max)
         if len(files) == len(self.files):
             places = np.arange(len(self.table))
             return DataStem(self.times, {key.sql: self._keys[key.sql] for key in keys}), places
@@ -205,12 +242,14 @@ class _Joining:
         time_column = stream.schema.timestamp_column
         columns = {time_column, *(column for key in keys for column in key.columns)}
         columns |= {column for _, own, column in of.columns if own == number}
+        late = scan.block.calling
+        columns |= {column for factor in late for column in factor.columns}
         names = tuple(name for name in stream.schema.arrow.names if name in columns)
-        picks = self._reader.picked(scan, extent, names)
+        picks = list(self._reader.picked(scan, extent, names))
         files: list[_File] = []
         place = 0
         numbers: list[Places] = []
-        for at, (piece, pick) in enumerate(picks):
+        for at, (piece, pick, waiting) in enumerate(picks):
             before = sum(segment.rows for segment in piece.file.segments[: piece.row_group])
             own = np.arange(pick.start, pick.stop) if pick.numbers is None else pick.numbers
             numbers.append(own + before)
@@ -218,11 +257,11 @@ class _Joining:
                 together = np.concatenate(numbers)
                 if len(together):
                     span = (piece.file.ts_min_us, piece.file.ts_max_us)
-                    files.append(_File(piece.file.name, piece.file.rows, span, together, place))
+                    files.append(_File(piece.file.name, piece.file.rows, span, together, place, waiting))
                 place += len(together)
                 numbers = []
-        table = collect([pick for _, pick in picks], stream.schema.select(names))
-        return _Side(table, files, time_column)
+        table = collect([pick for _, pick, _ in picks], stream.schema.select(names))
+        return _Side(table, files, time_column, late, self._store.settings.invoke_seconds_max)
 
     def _pairs(self, edge: Edge) -> Pairs:
         """The pairs of two scans, by their places."""
@@ -231,6 +270,7 @@ class _Joining:
         within = reach(scans[edge.left].window, scans[edge.right].window)
         coverage = self.coverage(edge)
         blocks = [self.blocks(scans[number]) for number in (edge.left, edge.right)]
+        ids = [self._block_id(scans[number].block) for number in (edge.left, edge.right)]
         found: list[Pairs] = []
         uncovered: dict[tuple[str, ...], list[_File]] = {}
         by_name = {file.name: file for file in right.files}
@@ -249,21 +289,29 @@ class _Joining:
                     others = other.places[entry.right[start:stop]]
                     both = (places >= 0) & (others >= 0)
                     found.append(Pairs(places[both], others[both]))
+                    for own, of, at in ((left, file, 0), (right, other, 1)):
+                        lineage = entry.lineage(at, ids[at]) if of.waiting else None
+                        if lineage is not None:
+                            own.learn(of, found[-1][at], lineage)
             if lacking:
                 uncovered.setdefault(tuple(lacking), []).append(file)
         for names, files in uncovered.items():
             found.append(self._join(edge, files, [by_name[name] for name in names]))
         if not found:
-            return Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        return Pairs(*(np.concatenate([pairs[side] for pairs in found]) for side in (0, 1)))
+            return NO_PAIRS
+        pairs = Pairs(*(np.concatenate([pairs[side] for pairs in found]) for side in (0, 1)))
+        for own, at in ((left, 0), (right, 1)):
+            mask = own.passing(pairs[at])
+            if mask is not None:
+                pairs = Pairs(pairs.left[mask], pairs.right[mask])
+        return pairs
 
     def _join(self, edge: Edge, files: Sequence[_File], others: Sequence[_File]) -> Pairs:
         """Pairs that are not covered: found among the rows of this answer alone."""
         settings, scans = self._store.settings, self._plan.scans
         self._joins.note(len(files) * len(others))
-        limit = settings.invoke_seconds_max
-        left, places = self._sides[edge.left].stem(files, edge.pair.keys(left=True), limit)
-        right, other_places = self._sides[edge.right].stem(others, edge.pair.keys(left=False), limit)
+        left, places = self._sides[edge.left].stem(files, edge.pair.keys(left=True))
+        right, other_places = self._sides[edge.right].stem(others, edge.pair.keys(left=False))
         within = reach(scans[edge.left].window, scans[edge.right].window)
         pairs = join(left, right, edge.pair, within, pairs_max=settings.join_pairs_max)
         return Pairs(places[pairs.left], other_places[pairs.right])

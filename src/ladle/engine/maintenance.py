@@ -27,7 +27,7 @@ from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
 from ladle.engine.tables import Tables
 from ladle.errors import LadleError
-from ladle.stem.backfill import BackfillTask, run_backfill
+from ladle.stem.backfill import run_backfill
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
 from ladle.stem.pairs import SUFFIX as PAIRS_SUFFIX
 from ladle.stem.results import SUFFIX
@@ -116,9 +116,7 @@ class Maintenance:
             merged = compact(directory, run, name, schema.arrow, schema.timestamp_column, self._rows_max)
             query_set = self._ingest.save_query_set(stream, self._ingest.pages_to_probe(catalog, stream))
             if query_set:
-                results = self._store.warehouse.stream(stream.id).results
-                seconds = self._store.settings.factor_seconds_max
-                task = BackfillTask(directory / name, schema.arrow, results, query_set, seconds)
+                task = self._ingest.probe_file(catalog, stream, directory / name, query_set)
                 self._ingest.note_failures(run_backfill(task))
             self._replace(stream, run, (merged,), "compaction")
 
@@ -225,7 +223,7 @@ class Maintenance:
                     continue
                 pair = (needed.get(data_file, NO_BLOCKS), coverage.covered_by(data_file, name))
                 if pair not in useless:
-                    useless[pair] = pair[0].isdisjoint(pair[1])
+                    useless[pair] = pair[0].isdisjoint(pair[1]) and pair[0].isdisjoint(pair[1].postponed)
                 if useless[pair]:
                     coverage.remove(data_file, name)
         self._ingest.joining.clean(catalog, self._is_being_written)

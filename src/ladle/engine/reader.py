@@ -9,6 +9,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from ladle.engine.store import Store
 from ladle.plan import Block, Factor, RowsWindow, Scan, TableScan, TimeWindow, Window
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import MIN_US
-from ladle.stem.blocks import BlockSet
+from ladle.stem.blocks import BlockSet, candidates
 from ladle.stem.match import inside, satisfying, split
 from ladle.stem.matches import Matches
 
@@ -106,12 +107,24 @@ class Reader:
         picks = [pick for _, pick in self._picks(scan.block, extent, self.pieces(scan, extent), scan.columns)]
         return collect(picks, self._stream(scan.block).schema.select(scan.columns))
 
-    def picked(self, scan: Scan, extent: Extent, columns: tuple[str, ...]) -> list[tuple[Piece, Pick]]:
-        """The scan's rows, segment by segment in arrival order, with their numbers."""
-        stream = self._stream(scan.block)
-        # Without columns first: with them, few rows of many are taken out at once, and lose their numbers.
-        picked = self._picks(scan.block, extent, self.pieces(scan, extent), ())
-        return [(piece, self._with_columns(stream, piece, pick, columns)) for piece, pick in picked]
+    def picked(self, scan: Scan, extent: Extent, columns: tuple[str, ...]) -> Iterator[tuple[Piece, Pick, bool]]:
+        """The scan's rows, segment by segment in arrival order, with their numbers.
+
+        Where the block is not covered its functions are not called, and its candidates are given; that is said of each.
+        """
+        stream, block, pieces = self._stream(scan.block), scan.block, self.pieces(scan, extent)
+        few, block_id = block.without_calls, self._catalog.block_id(block)
+        coverage = self._store.coverage(stream)
+
+        def waits(piece: Piece) -> bool:
+            covered = block_id is not None and coverage.find(piece.file.name, block_id) is not None
+            return few != block and not covered
+
+        for waiting, group in groupby(pieces, waits):
+            known_as = candidates(block_id) if waiting and block_id is not None else block_id
+            # Without columns first: with them, few rows of many are taken out at once, and lose their numbers.
+            for piece, pick in self._picks(few if waiting else block, extent, list(group), (), known_as):
+                yield piece, self._with_columns(stream, piece, pick, columns), waiting
 
     def read_arrivals(self, scan: Scan, extent: Extent, last_row: int) -> pa.Table:
         """The scan's rows that arrived before row `last_row` of the stream, in arrival order."""
@@ -180,13 +193,13 @@ class Reader:
                 _, pick = next(picked)
                 yield piece, Matches.of(pick.numbers, piece.rows)
 
-    def covers(self, block: Block, piece: Piece) -> bool:
-        """Whether the matches of a segment are known."""
-        if not block.factors:
-            return True
+    def covered(self, block: Block, pieces: Sequence[Piece]) -> Iterator[bool]:
+        """Whether the matches of each segment are known."""
         block_id = self._catalog.block_id(block)
         coverage = self._store.coverage(self._stream(block))
-        return block_id is not None and coverage.find(piece.file.name, block_id) is not None
+        for piece in pieces:
+            known = block_id is not None and coverage.find(piece.file.name, block_id) is not None
+            yield known or not block.factors
 
     def columns(
         self, stream: StreamState, piece: Piece, names: tuple[str, ...], *, once: bool = False
@@ -202,11 +215,20 @@ class Reader:
         return pa.Table.from_arrays([column.array for column in self.columns(stream, piece, names)], schema=fields)
 
     def _picks(
-        self, block: Block, extent: Extent, pieces: list[Piece], columns: tuple[str, ...]
+        self,
+        block: Block,
+        extent: Extent,
+        pieces: list[Piece],
+        columns: tuple[str, ...],
+        known_as: int | None = None,
     ) -> Iterator[tuple[Piece, Pick]]:
-        """The matching rows of each piece, in order: from what is covered, and evaluated where nothing is."""
+        """The matching rows of each piece, in order: from what is covered, and evaluated where nothing is. What is
+        covered is found by the block's id, or by the one that it is known as.
+        """
         stream = self._stream(block)
-        block_id = self._catalog.block_id(block) if block.factors else None
+        block_id = known_as
+        if known_as is None and block.factors:
+            block_id = self._catalog.block_id(block)
         coverage = None if block_id is None else self._store.coverage(stream)
         waiting: list[Piece] = []
         waiting_rows = 0
@@ -345,7 +367,8 @@ class Reader:
             return 0, total
         kinds, sets = self._coverage_kinds(self._stream(scan.block))
         counts = np.bincount(kinds[numbers], minlength=len(sets))
-        return sum(int(counts[kind]) for kind, blocks in enumerate(sets) if block_id in blocks), total
+        either = block_id, candidates(block_id)
+        return sum(int(counts[kind]) for kind, blocks in enumerate(sets) if any(b in blocks for b in either)), total
 
     def covering(self, window: Window, name: str, now_us: int) -> tuple[int, list[tuple[BlockSet, int]]]:
         """How many segments of a stream a window has, and how many of them each set of blocks covers."""

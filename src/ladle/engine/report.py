@@ -15,6 +15,7 @@ from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Attached
 from ladle.status import QueryStatus, SourceStatus, StreamStatus
+from ladle.stem.blocks import candidates
 
 
 class Report:
@@ -91,7 +92,8 @@ class _Covering:
             if view not in self._views:
                 self._views[view] = self._look(view)
             total, kinds = self._views[view]
-            counts.append((sum(count for blocks, count in kinds if block in blocks) if factors else total, total))
+            covered = sum(count for blocks, count in kinds if block in blocks or candidates(block) in blocks)
+            counts.append((covered if factors else total, total))
         return counts
 
     def _look(self, view: View) -> tuple[int, list[tuple[frozenset[int], int]]]:

@@ -104,6 +104,12 @@ class PairJoin:
         text = f"{left_id} * {right_id} | {self.text.partition(' | ')[2]}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
+    def operator(self, *, left: bool) -> str:
+        """What the eddy calls the SteM that tuples of one side visit."""
+        return f"{self.text}: partners of {(self.left if left else self.right).lower()}" + (
+            f" ({'left' if left else 'right'})" if self.left.lower() == self.right.lower() else ""
+        )
+
     def keys(self, *, left: bool) -> tuple[JoinKey, ...]:
         """The keys of one side, each once."""
         keys = [factor.left if left else factor.right for factor in self.factors]

@@ -49,6 +49,11 @@ class Factor:
     """The users' functions that it calls; its text names their versions."""
 
 
+def calling(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """Those that call functions."""
+    return tuple(factor for factor in factors if factor.functions)
+
+
 @dataclass(frozen=True)
 class Block:
     """A select block over one stream: the tuples for which every factor is true."""
@@ -59,6 +64,15 @@ class Block:
     @property
     def columns(self) -> frozenset[str]:
         return frozenset(name for factor in self.factors for name in factor.columns)
+
+    @property
+    def calling(self) -> tuple[Factor, ...]:
+        """The factors that call functions."""
+        return calling(self.factors)
+
+    @property
+    def without_calls(self) -> Block:
+        return Block(self.stream, tuple(factor for factor in self.factors if not factor.functions))
 
     @property
     def text(self) -> str:

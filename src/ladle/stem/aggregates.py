@@ -137,7 +137,7 @@ class RankedTree(Generic[T]):
 class Vector:
     """A column of one segment, ready to be folded: keys, the doubles of a floating column, and which are not NULL."""
 
-    __slots__ = ("_most", "keys", "nbytes", "numbers", "valid")
+    __slots__ = ("_least", "_most", "keys", "nbytes", "numbers", "valid")
 
     def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
         self.keys: Keys | None = None
@@ -155,6 +155,7 @@ class Vector:
         arrays = (self.keys, self.numbers, self.valid)
         self.nbytes = sum(array.nbytes for array in arrays if array is not None)
         self._most: int | None = None
+        self._least: int | None = None
 
     def fold(self, fold: Fold, rows: Rows) -> Number:
         """Over these rows of the segment; NULLs don't count."""
@@ -180,18 +181,21 @@ class Vector:
                 (total,) = exact_sums(self.keys[rows], _FROM_THE_FIRST, self.most * count)
                 return total
 
-    def fold_masked(self, fold: Fold, mask: Mask | None) -> list[Any]:
-        """Over the rows of each tile for which the mask holds; None: over all. What nothing folds to is any number."""
+    def fold_masked(self, fold: Fold, chosen: Chosen) -> list[Any]:
+        """Over the chosen rows of each tile. What nothing folds to is any number."""
         assert self.keys is not None
         match fold:
             case Fold.MIN:
-                return by_tile(np.minimum, _masked(self.keys, mask, np.iinfo(self.keys.dtype).max))
+                return by_tile(np.minimum, chosen.masked(self.keys, np.iinfo(self.keys.dtype).max))
             case Fold.MAX:
-                return by_tile(np.maximum, _masked(self.keys, mask, np.iinfo(self.keys.dtype).min))
+                least = 0 if self.least >= 0 else np.iinfo(self.keys.dtype).min
+                return by_tile(np.maximum, chosen.masked(self.keys, least))
             case _ if self.numbers is not None:
                 with np.errstate(all="ignore"):
-                    return by_tile(np.add, self.numbers if mask is None else np.where(mask, self.numbers, 0.0))
-        keys = _masked(self.keys, mask, 0)
+                    return by_tile(np.add, chosen.or_zero(self.numbers))
+        keys = chosen.masked(self.keys, 0)
+        if self.most * TILE_ROWS <= np.iinfo(keys.dtype).max:
+            return by_tile(np.add, keys, keys.dtype.type)
         if self.most * TILE_ROWS < 1 << 63:
             return by_tile(np.add, keys, np.int64)
         return exact_sums(keys, np.arange(0, len(keys), TILE_ROWS), self.most * TILE_ROWS)
@@ -218,6 +222,14 @@ class Vector:
             self._most = max(-int(self.keys.min(initial=0)), int(self.keys.max(initial=0)))
         return self._most
 
+    @property
+    def least(self) -> int:
+        """The least key, or 0 if that is less."""
+        if self._least is None:
+            assert self.keys is not None
+            self._least = int(self.keys.min(initial=0))
+        return self._least
+
     def _not_null(self, rows: Rows) -> Ids:
         assert self.valid is not None
         numbers = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -239,7 +251,7 @@ def count_rows(rows: Rows) -> int:
 def fold_tiles(folds: Iterable[tuple[str, Fold, Vector | None]], matches: Matches) -> dict[str, list[Number]]:
     """The folds, by name, of the matches in each tile of a segment; those of one segment share what they look at."""
     tiled: _ByNumber | _ByMask
-    tiled = _ByMask(matches.mask, matches.rows) if matches.numbers is None else _ByNumber(matches.numbers, matches.rows)
+    tiled = _ByMask(matches) if matches.numbers is None else _ByNumber(matches.numbers, matches.rows)
     return {name: tiled.fold(fold, vector) for name, fold, vector in folds}
 
 
@@ -270,44 +282,54 @@ class _ByNumber:
 class _ByMask:
     """The tiles of a segment with many matches: every row is looked at, and those that don't match fold to nothing."""
 
-    def __init__(self, mask: Mask | None, rows: int) -> None:
-        self._mask = mask
-        self._rows = rows
-        self._counts: list[Number] | None = None
+    def __init__(self, matches: Matches) -> None:
+        self._chosen = Chosen(matches.mask)
+        self._counts: list[Number] = list(matches.counts(TILE_ROWS))
 
     def fold(self, fold: Fold, vector: Vector | None) -> list[Number]:
-        mask = self._mask
-        if vector is None or vector.valid is None:
-            if self._counts is None:
-                self._counts = self._count(mask)
-            counts = self._counts
-        else:
-            mask = vector.valid if mask is None else mask & vector.valid
-            counts = self._count(mask)
+        chosen, counts = self._chosen, self._counts
+        if vector is not None and vector.valid is not None:
+            mask = vector.valid if chosen.mask is None else chosen.mask & vector.valid
+            chosen, counts = Chosen(mask), self._count(mask)
         if vector is None or fold is Fold.COUNT:
             return counts
-        folded = vector.fold_masked(fold, mask)
+        folded = vector.fold_masked(fold, chosen)
         if fold is Fold.SUM:
             return folded
         empty = EMPTY[fold]
         return [number if count else empty for number, count in zip(folded, counts, strict=True)]
 
-    def _count(self, mask: Mask | None) -> list[Number]:
-        if mask is not None:
-            return [int(np.count_nonzero(mask[first : first + TILE_ROWS])) for first in range(0, self._rows, TILE_ROWS)]
-        return [min(TILE_ROWS, self._rows - first) for first in range(0, self._rows, TILE_ROWS)]
+    @staticmethod
+    def _count(mask: Mask) -> list[Number]:
+        return [int(np.count_nonzero(mask[first : first + TILE_ROWS])) for first in range(0, len(mask), TILE_ROWS)]
 
 
-def _masked(keys: Keys, mask: Mask | None, other: int) -> Keys:
-    """The keys where the mask holds, and the other number elsewhere; without branches, which `where` has."""
-    if mask is None:
-        return keys
-    ones = np.negative(mask.view(np.int8)).astype(keys.dtype)  # every bit where the mask holds
-    if not other:
-        return np.bitwise_and(keys, ones, out=ones)
-    flip = keys.dtype.type(other)
-    masked = np.bitwise_and(keys ^ flip, ones, out=ones)
-    return np.bitwise_xor(masked, flip, out=masked)
+class Chosen:
+    """Rows of a segment, as arithmetic needs them: without branches, which `where` has."""
+
+    def __init__(self, mask: Mask | None) -> None:
+        self.mask = mask
+        """None: all of them."""
+        self._ones: dict[np.dtype[Any], Keys] = {}
+
+    def masked(self, keys: Keys, other: int) -> Keys:
+        """The keys of the chosen rows, and the other number elsewhere."""
+        if self.mask is None:
+            return keys
+        ones = self._ones.get(keys.dtype)
+        if ones is None:
+            # Every bit where the mask holds.
+            ones = self._ones[keys.dtype] = np.negative(self.mask.view(np.int8)).astype(keys.dtype)
+        if not other:
+            return np.bitwise_and(keys, ones)
+        flip = keys.dtype.type(other)
+        masked = keys ^ flip
+        masked &= ones
+        masked ^= flip
+        return masked
+
+    def or_zero(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return numbers if self.mask is None else np.where(self.mask, numbers, 0.0)
 
 
 def by_tile(ufunc: np.ufunc, values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> list[Any]:

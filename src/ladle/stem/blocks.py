@@ -5,11 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 BlockIds = npt.NDArray[np.int64]
+
+
+_B = TypeVar("_B", int, BlockIds)
+
+
+def candidates(block: _B) -> _B:
+    """What stands for a block in results where its functions were postponed: tuples that its other factors leave."""
+    return ~block
 
 
 class BlockSet:
@@ -55,6 +64,12 @@ class BlockSet:
             return self
         shared = self._among(other)
         return self if shared.all() else BlockSet(self.ids[shared])
+
+    @cached_property
+    def postponed(self) -> BlockSet:
+        """The blocks of which these have candidates."""
+        own = self.ids[self.ids < 0]
+        return BlockSet(np.sort(~own)) if len(own) else NO_BLOCKS
 
     def isdisjoint(self, other: BlockSet) -> bool:
         return not self._among(other).any()

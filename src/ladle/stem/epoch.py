@@ -48,6 +48,8 @@ class EpochTask:
     """The joins that new tuples take part in."""
     owed: tuple[JoinTask, ...] = ()
     """Pairs of older files that nobody has found yet."""
+    late: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Blocks with functions that only joins look at, and the names of those joins' SteMs."""
 
 
 @dataclass(frozen=True)
@@ -92,23 +94,24 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
     tuples = _tuples(intake, batches, rejected)
     written, failures = write_probed(
         tuples, task.archive, f"{name}.parquet", task.schema, stem, router, task.results, task.segment_rows_max,
-        task.factor_seconds_max,
+        task.factor_seconds_max, task.late,
     )  # fmt: skip
-    _join(task, partition, written)
+    _join(task, partition, written, router)
     # File names are unique in a warehouse; a cache may know a file by its name alone.
     quarantined = _write_quarantine(task, f"{name}-quarantine.parquet", rejected)
     return Manifest(partition, as_files(written), as_files(quarantined), failures, router.accounts)
 
 
-def _join(task: EpochTask, partition: int, written: WrittenFile | None) -> None:
+def _join(task: EpochTask, partition: int, written: WrittenFile | None, router: Router) -> None:
     """Probe the other streams' SteMs. What can't be found now stays uncovered, and whoever comes next is told why."""
     if written is not None:
         span = (
             min(segment.ts_min_us for segment in written.segments),
             max(segment.ts_max_us for segment in written.segments),
         )
-        own = [each for probe in task.joins if (each := probe.of(written.name, span)) is not None]
-        run_joins(own)
+        rows = sum(segment.rows for segment in written.segments)
+        for probe in task.joins:
+            probe.run(written.name, rows, span, router)
     if partition == 0:
         run_joins(task.owed)
 
@@ -123,15 +126,17 @@ def write_probed(
     results: Path,
     segment_rows_max: int,
     factor_seconds_max: float,
+    late: Mapping[int, tuple[str, ...]],
 ) -> tuple[WrittenFile | None, dict[int, tuple[str, bool]]]:
     """Write tuples as segments of one file, probing each with the stem, and the results beside."""
     writer = SegmentWriter(archive, name, schema.arrow, schema.timestamp_column, rows_max=segment_rows_max)
     found = ResultsWriter(results, name, stem.blocks)
     failures: dict[int, tuple[str, bool]] = {}
     slow: set[str] = set()
+    postponed = stem.to_postpone(late, router)
     try:
         for segment in cut(tuples, segment_rows_max):
-            failed = stem.probe(segment, found, router, seconds_max=factor_seconds_max, slow=slow)
+            failed = stem.probe(segment, found, router, seconds_max=factor_seconds_max, slow=slow, postponed=postponed)
             failures |= {block: (failure.reason, failure.slow) for block, failure in failed.items()}
             writer.add(segment)
         written = writer.finish()

@@ -1,16 +1,19 @@
 """The kernel of joins: new tuples probe old ones (DESIGN section 8), in the epoch's task or in a backfill's.
 
 Only tuples that some query of the join wants are looked at: a pair's lineage is the AND of both sides', so one that no
-query wants on either side is no pair of anybody.
+query wants on either side is no pair of anybody. Where the eddy put a join before a function, all candidates of its
+blocks are looked at, and the function is called for those that have partners: what it says is kept beside the pairs.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +23,17 @@ import pyarrow as pa
 from ladle.archive.files import MissingFile
 from ladle.archive.segments import read_file
 from ladle.columns import from_numpy
+from ladle.eddy import Account, Router
 from ladle.errors import LadleError
-from ladle.plan import JoinKey, PairJoin, Reach
+from ladle.plan import Factor, JoinKey, PairJoin, Reach
+from ladle.stem.blocks import candidates
 from ladle.stem.data_stem import DataStem, Pairs, join
-from ladle.stem.pairs import Blocks, Cover, write_pairs
+from ladle.stem.match import satisfying
+from ladle.stem.pairs import Blocks, Cover, Found, write_pairs
 from ladle.stem.results import DamagedResults, Results, data_file_of, file_names
 
 Ids = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +51,8 @@ class JoinSide:
     time_column: str
     blocks: Blocks
     """Those that queries of the join have on this side."""
+    late: Mapping[int, tuple[Factor, ...]] = field(default_factory=dict)
+    """Of these the ones with functions, and the factors that call them."""
 
 
 @dataclass(frozen=True)
@@ -79,44 +88,149 @@ class JoinProbe:
     as_left: tuple[Probed, ...]
     """Files of the right stream, to be probed by new tuples of the left one."""
     as_right: tuple[Probed, ...]
-    itself: bool
-    """Whether the stream is joined with itself."""
+    sides: tuple[int, ...]
+    """Which sides new tuples are on (0: left); on both where a stream is joined with itself."""
 
-    def of(self, name: str, span: tuple[int, int]) -> JoinTask | None:
-        """The task for a file that was written; None when there is nothing in its reach."""
+    def of(self, name: str, span: tuple[int, int]) -> JoinTask:
+        """The task for a file that was written."""
         reach = self.task.reach
         files = [(name, other.name) for other in self.as_left if reach.allows(span, other.span)]
         files += [(other.name, name) for other in self.as_right if reach.allows(other.span, span)]
-        files += [(name, name)] if self.itself else []
-        return replace(self.task, owner=name, files=tuple(files)) if files else None
+        files += [(name, name)] if len(self.sides) > 1 else []
+        return replace(self.task, owner=name, files=tuple(files))
+
+    def run(self, name: str, rows: int, span: tuple[int, int], router: Router) -> None:
+        """Join a file that was written, of so many tuples. The router learns what the SteMs did with them."""
+        joining = _Joining(self.of(name, span), router)
+        joining.run()
+        for side in (0, 1):
+            # Where nothing is in reach, no tuple has a partner.
+            visited = joining.visited(side, rows) if side in self.sides else 0
+            account = Account(visited, visited, visited - joining.partnered(side), joining.seconds if visited else 0.0)
+            router.observe(self.task.pair.operator(left=side == 0), account)
 
 
 def run_join(task: JoinTask) -> str | None:
     """Find and write the pairs; why not, if those of some files could not be found."""
-    found: list[tuple[Cover, Pairs]] = []
-    reason = None
-    for names in task.files:
+    return _Joining(task).run()
+
+
+class _Joining:
+    """One task at work: all pairs are found first, and then what was postponed is asked once for each file."""
+
+    def __init__(self, task: JoinTask, router: Router | None = None) -> None:
+        self._task = task
+        self._sides = task.left, task.right
+        self._router = router
+        self._wanted: dict[tuple[int, str], _Wanted] = {}
+        """By side and file."""
+        self._partnered: dict[tuple[int, str], Mask] = {}
+        """Which of a file's tuples have partners."""
+        self._lineages: dict[tuple[int, str], dict[int, Mask] | LadleError] = {}
+        self._reason: str | None = None
+        self.seconds = 0.0
+        """What the SteMs took."""
+
+    def run(self) -> str | None:
+        """Why not all was found, if it was not."""
+        joined: list[tuple[tuple[str, str], Pairs]] = []
+        for names in self._task.files:
+            with self._alone():
+                joined.append((names, self._join(names)))
+        found: list[Found] = []
+        for names, pairs in joined:
+            with self._alone():
+                found.append(self._found(names, pairs))
+        if found:
+            write_pairs(self._task.directory, self._task.owner, found)
+        return self._reason
+
+    def visited(self, side: int, rows: int) -> int:
+        """The owner's tuples that some query wants; of so many where that was not looked up."""
+        wanted = self._wanted.get((side, self._task.owner))
+        return rows if wanted is None else len(wanted.rows)
+
+    def partnered(self, side: int) -> int:
+        """The tuples that had partners."""
+        return sum(int(np.count_nonzero(mask)) for (at, _), mask in self._partnered.items() if at == side)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A pair of files that can't be joined spoils no other, and no epoch."""
         try:
-            found.append(_found(task, *names))
+            yield
         except MissingFile:
             # Compacted or expired since the job was planned: nothing is left to cover.
-            continue
+            pass
         except LadleError as error:
-            reason = error.message
-        except Exception as error:  # whatever it is, it is this join's alone: the epoch goes on, and says so
-            _log.warning("joining %s", task.pair.text, exc_info=True)
-            reason = f"{type(error).__name__}: {error}"
-    if found:
-        write_pairs(task.directory, task.owner, found)
-    return reason
+            self._reason = error.message
+        except Exception as error:
+            _log.warning("joining %s", self._task.pair.text, exc_info=True)
+            self._reason = f"{type(error).__name__}: {error}"
 
+    def _join(self, names: tuple[str, str]) -> Pairs:
+        """By their numbers in the files."""
+        task, began = self._task, time.perf_counter()
+        for at, name in enumerate(names):
+            keys = task.pair.keys(left=at == 0)
+            self._wanted[at, name] = _stem(self._sides[at], name, keys, task.seconds_max)
+        left, right = (self._wanted[at, name] for at, name in enumerate(names))
+        places = join(left.stem, right.stem, task.pair, task.reach, pairs_max=task.pairs_max)
+        pairs = Pairs(left.rows[places.left], right.rows[places.right])
+        for at, name in enumerate(names):
+            if (at, name) not in self._partnered:
+                self._partnered[at, name] = np.zeros(len(self._wanted[at, name].sure), dtype=np.bool_)
+            self._partnered[at, name][pairs[at]] = True
+        self.seconds += time.perf_counter() - began
+        return pairs
 
-def _found(task: JoinTask, left_name: str, right_name: str) -> tuple[Cover, Pairs]:
-    left = _stem(task.left, left_name, task.pair.keys(left=True), task.seconds_max)
-    right = _stem(task.right, right_name, task.pair.keys(left=False), task.seconds_max)
-    places = join(left.stem, right.stem, task.pair, task.reach, pairs_max=task.pairs_max)
-    cover = Cover(left_name, right_name, task.reach, left.blocks, right.blocks)
-    return cover, Pairs(left.rows[places.left], right.rows[places.right])
+    def _found(self, names: tuple[str, str], pairs: Pairs) -> Found:
+        left, right = (self._wanted[at, name] for at, name in enumerate(names))
+        cover = Cover(*names, self._task.reach, left.blocks, right.blocks)
+        lineages: dict[tuple[int, int], Ids] = {}
+        keep = np.ones(len(pairs.left), dtype=np.bool_)
+        for at, (name, wanted) in enumerate(zip(names, (left, right), strict=True)):
+            if wanted.postponed:
+                known = self._lineages_of(at, name)
+                rows = np.unique(pairs[at])
+                lineages |= {(at, block): rows[mask[rows]] for block, mask in known.items()}
+                keep &= np.logical_or.reduce([wanted.sure, *known.values()])[pairs[at]]
+        return Found(cover, pairs if keep.all() else Pairs(pairs.left[keep], pairs.right[keep]), lineages)
+
+    def _lineages_of(self, at: int, name: str) -> dict[int, Mask]:
+        """Of the tuples that have partners, those in each block whose functions were postponed."""
+        known = self._lineages.get((at, name))
+        if known is None:
+            try:
+                known = self._call(at, name)
+            except LadleError as error:
+                known = error
+            self._lineages[at, name] = known
+        if isinstance(known, LadleError):
+            raise known
+        return known
+
+    def _call(self, at: int, name: str) -> dict[int, Mask]:
+        side, wanted, partnered = self._sides[at], self._wanted[at, name], self._partnered[at, name]
+        factors = {factor.sql: factor for block in wanted.postponed for factor in side.late[block]}
+        columns = sorted({column for factor in factors.values() for column in factor.columns}) or [side.time_column]
+        table = pa.concat_tables(read_file(side.archive / name, columns, side.schema))
+        masks = {}
+        for sql, factor in factors.items():
+            began = time.perf_counter()
+            some = [own for block, own in wanted.postponed.items() if factor in side.late[block]]
+            asked = partnered & np.logical_or.reduce(some)
+            masks[sql] = asked.copy()
+            asking = table.filter(from_numpy(asked))
+            masks[sql][asked] = satisfying(asking, [factor], seconds_max=self._task.seconds_max)
+            if self._router is not None and name == self._task.owner:
+                visited, kept = len(asking), int(np.count_nonzero(masks[sql]))
+                seconds = time.perf_counter() - began
+                self._router.observe(sql, Account(len(wanted.rows), visited, visited - kept, seconds))
+        return {
+            block: np.logical_and.reduce([own, *(masks[factor.sql] for factor in side.late[block])])
+            for block, own in wanted.postponed.items()
+        }
 
 
 def run_joins(tasks: Iterable[JoinTask]) -> dict[str, str]:
@@ -137,6 +251,10 @@ class _Wanted:
     rows: Ids
     """Their numbers in the file."""
     blocks: Blocks
+    sure: Mask
+    """Which tuples of the file are in blocks that are wholly known."""
+    postponed: Mapping[int, Mask]
+    """The candidates of the other blocks."""
 
 
 _stems: OrderedDict[object, _Wanted] = OrderedDict()
@@ -154,14 +272,15 @@ def _stem(side: JoinSide, name: str, keys: tuple[JoinKey, ...], seconds_max: flo
     columns = list(dict.fromkeys([side.time_column, *(column for each in keys for column in each.columns)]))
     segments = read_file(side.archive / name, columns, side.schema)
     table = pa.concat_tables(segments).combine_chunks()
-    mask = _wanted(side, name, [len(segment) for segment in segments])
-    rows = np.arange(len(table)) if mask is None else np.flatnonzero(mask)
-    if mask is not None:
-        table = table.filter(from_numpy(mask))
+    known_of = _wanted(side, name, [len(segment) for segment in segments])
+    sure, postponed = (np.ones(len(table), dtype=np.bool_), {}) if known_of is None else known_of
+    mask = np.logical_or.reduce([sure, *postponed.values()])
     found = _Wanted(
-        DataStem.of(table, side.time_column, keys, seconds_max=seconds_max),
-        rows,
-        None if mask is None else side.blocks,
+        DataStem.of(table.filter(from_numpy(mask)), side.time_column, keys, seconds_max=seconds_max),
+        np.flatnonzero(mask),
+        None if known_of is None else side.blocks,
+        sure,
+        postponed,
     )
     with _stems_lock:
         _stems[key] = found
@@ -170,8 +289,10 @@ def _stem(side: JoinSide, name: str, keys: tuple[JoinKey, ...], seconds_max: flo
     return found
 
 
-def _wanted(side: JoinSide, name: str, segments: list[int]) -> npt.NDArray[np.bool_] | None:
-    """Which tuples of a file are in one of the side's blocks; None: all are looked at."""
+def _wanted(side: JoinSide, name: str, segments: list[int]) -> tuple[Mask, dict[int, Mask]] | None:
+    """Which tuples of a file are in one of the side's blocks, and the candidates of blocks whose functions were
+    postponed; None: all tuples are looked at.
+    """
     if side.blocks is None:
         return None
     results = []
@@ -181,15 +302,16 @@ def _wanted(side: JoinSide, name: str, segments: list[int]) -> npt.NDArray[np.bo
                 results.append(Results(side.results / file))
             except (OSError, DamagedResults):
                 continue
-    parts = [np.zeros(rows, dtype=np.bool_) for rows in segments]
+    results = [each for each in results if each.segment_rows.tolist() == segments]
+    sure = np.zeros(sum(segments), dtype=np.bool_)
+    postponed: dict[int, Mask] = {}
     for block in side.blocks:
-        of = next((each for each in results if each.covers(block)), None)
-        if of is None or of.segment_rows.tolist() != segments:
+        covered = next((each for each in results if each.covers(block)), None)
+        if covered is not None:
+            sure |= covered.mask(block)
+            continue
+        of = next((each for each in results if each.covers(candidates(block))), None)
+        if of is None or block not in side.late:
             return None
-        for number, part in enumerate(parts):
-            mask = of.matches(block, number).mask
-            if mask is None:
-                part[:] = True
-            else:
-                part |= mask
-    return np.concatenate(parts)
+        postponed[block] = of.mask(candidates(block))
+    return sure, postponed

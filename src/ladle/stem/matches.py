@@ -52,6 +52,16 @@ class Matches:
         mask[self._numbers] = True
         return mask
 
+    def counts(self, size: int) -> list[int]:
+        """How many are in each tile of so many rows, a multiple of eight, where they are kept as bits or are all."""
+        starts = np.arange(0, self.rows, size)
+        sizes = np.minimum(self.rows - starts, size)
+        if self._bits is None:
+            return sizes.tolist()
+        # Behind the last row there may be ones.
+        bits = self._bits[: -(-self.rows // 8)]
+        return np.minimum(np.add.reduceat(np.bitwise_count(bits), starts // 8, dtype=np.int64), sizes).tolist()
+
     def between(self, first: int, last: int) -> Rows:
         """Those from row `first` to before row `last`."""
         if self._numbers is not None:

@@ -3,7 +3,9 @@
 A pairs file belongs to one data file, the later of each pair, and is named after it; it is an Arrow file that is
 mapped when it is read. Each *entry* is one pair of data files with its coverage: how far apart in time its tuples may
 be, and of which blocks on either side; a pair of files without an entry is simply uncovered. Tuples are known by their
-numbers in their files. Like results these files are derived: deleted or damaged ones are computed anew.
+numbers in their files. Where a block's functions were postponed (`stem/joining.py`), an entry also has that block's
+*lineage*: which of the tuples that have partners here are in it. Like results these files are derived: deleted or
+damaged ones are computed anew.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 SUFFIX = ".pairs"
 _ENTRIES = b"ladle.entries"
+_LINEAGES = b"ladle.lineages"
 _SCHEMA = pa.schema([("left", pa.uint32()), ("right", pa.uint32())])
 
 Blocks = frozenset[int] | None
@@ -68,14 +71,32 @@ def _has(known: Blocks, wanted: Blocks) -> bool:
     return known is None or (wanted is not None and wanted <= known)
 
 
-def write_pairs(directory: Path, owner: str, found: Sequence[tuple[Cover, Pairs]]) -> Path | None:
+@dataclass(frozen=True)
+class Found:
+    """What was found of one pair of data files."""
+
+    cover: Cover
+    pairs: Pairs
+    lineages: Mapping[tuple[int, int], npt.NDArray[np.int64]] = field(default_factory=dict)
+    """By side (0: left) and block, numbers of tuples in order."""
+
+
+def write_pairs(directory: Path, owner: str, found: Sequence[Found]) -> Path | None:
     """The file with all that was found for one data file; None when it can't be written: then it stays uncovered."""
     path = directory / f"{owner}.{uuid.uuid4().hex[:12]}{SUFFIX}"
     partial = temporary_path(path)
-    ends = np.cumsum([len(pairs.left) for _, pairs in found]).tolist()
-    entries = [[*cover.to_json(), end] for (cover, _), end in zip(found, ends, strict=True)]
-    arrays = [pa.array(np.concatenate([pairs[side] for _, pairs in found]).astype(np.uint32)) for side in (0, 1)]
-    schema = _SCHEMA.with_metadata({_ENTRIES: json.dumps(entries)})
+    ends = np.cumsum([len(each.pairs.left) for each in found]).tolist()
+    entries = [[*each.cover.to_json(), end] for each, end in zip(found, ends, strict=True)]
+    lineages = [(number, *key, rows) for number, each in enumerate(found) for key, rows in each.lineages.items()]
+    columns = [np.concatenate([each.pairs[side] for each in found]) for side in (0, 1)]
+    # Behind the pairs, in the first column: the numbers of all lineages.
+    columns[0] = np.concatenate([columns[0], *(rows for *_, rows in lineages)])
+    columns[1] = np.concatenate([columns[1], np.zeros(len(columns[0]) - len(columns[1]), dtype=np.int64)])
+    metadata = {_ENTRIES: json.dumps(entries)}
+    if lineages:
+        metadata[_LINEAGES] = json.dumps([[number, side, block, len(rows)] for number, side, block, rows in lineages])
+    arrays = [pa.array(column.astype(np.uint32)) for column in columns]
+    schema = _SCHEMA.with_metadata(metadata)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -92,13 +113,14 @@ def write_pairs(directory: Path, owner: str, found: Sequence[tuple[Cover, Pairs]
 class Entry:
     """One pair of data files in a mapped file."""
 
-    __slots__ = ("_file", "_start", "_stop", "cover")
+    __slots__ = ("_file", "_lineages", "_start", "_stop", "cover")
 
     def __init__(self, file: PairsFile, cover: Cover, start: int, stop: int) -> None:
         self._file = file
         self.cover = cover
         self._start = start
         self._stop = stop
+        self._lineages: dict[tuple[int, int], slice] = {}
 
     @property
     def left(self) -> Rows:
@@ -109,6 +131,14 @@ class Entry:
     def right(self) -> Rows:
         return self._file.right[self._start : self._stop]
 
+    def lineage(self, side: int, block: int | None) -> Rows | None:
+        """Which tuples of one side (0: left) that have partners here are in a block; None: it is not known."""
+        at = None if block is None else self._lineages.get((side, block))
+        return None if at is None else self._file.left[at]
+
+    def add_lineage(self, side: int, block: int, where: slice) -> None:
+        self._lineages[side, block] = where
+
 
 class PairsFile:
     def __init__(self, path: Path) -> None:
@@ -116,6 +146,7 @@ class PairsFile:
             reader = pa.ipc.open_file(source)
             batch = reader.get_batch(0)
             entries = json.loads(reader.schema.metadata[_ENTRIES])
+            lineages = json.loads(reader.schema.metadata.get(_LINEAGES, b"[]"))
         self.name = path.name
         self.left: Rows = batch.column(0).to_numpy()
         self.right: Rows = batch.column(1).to_numpy()
@@ -124,6 +155,9 @@ class PairsFile:
         for *cover, stop in entries:
             self.entries.append(Entry(self, Cover.from_json(cover), start, stop))
             start = stop
+        for number, side, block, rows in lineages:
+            self.entries[number].add_lineage(side, block, slice(start, start + rows))
+            start += rows
 
 
 class JoinCoverage:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -206,19 +206,24 @@ class QueryStem:
         *,
         seconds_max: float | None = None,
         slow: set[str],
+        postponed: Collection[str] = (),
     ) -> dict[int, Failure]:
         """Add a segment's results. Blocks that could not be evaluated are returned with the reason.
 
-        `slow` are predicates not to be tried any more; those that take too long now are added to it.
+        `slow` are predicates not to be tried any more; those that take too long now are added to it. Blocks with
+        `postponed` predicates get candidates.
         """
         if not len(self.blocks):
             return {}
         pages = self._pages
         columns = {each.column for page in pages for each in page.filters}
         chunk = Chunk(segment, {name: encode(segment.column(name)) for name in columns}, {})
+        for sql in postponed:
+            chunk.masks[sql] = np.ones(len(segment), dtype=np.bool_)
+            results.postpone(self._blocks_with(sql))
         failures: dict[int, Failure] = {}
         for sql, failure in _evaluate(pages, chunk, router, seconds_max, slow).items():
-            blocks = [block for page in pages for block in page.blocks_with(sql).tolist()]
+            blocks = self._blocks_with(sql)
             failures |= dict.fromkeys(blocks, failure)
             results.fail(blocks)
             if failure.slow:
@@ -238,6 +243,25 @@ class QueryStem:
         self._merge_if_due()
         return failures
 
+    def to_postpone(self, late: Mapping[int, Sequence[str]], router: Router) -> list[str]:
+        """The predicates that call functions and come after joins, by the router's choice.
+
+        `late` has the blocks that only joins look at, with the names of those joins' SteMs.
+        """
+        found: list[str] = []
+        if not late:
+            return found
+        for sql in dict.fromkeys(each.sql for page in self._pages for each in page.predicates if each.functions):
+            blocks = self._blocks_with(sql)
+            if late.keys() >= set(blocks):
+                stems = dict.fromkeys(stem for block in blocks for stem in late[block])
+                if router.comes_last(sql, list(stems)):
+                    found.append(sql)
+        return found
+
+    def _blocks_with(self, predicate: str) -> list[int]:
+        return [block for page in self._pages for block in page.blocks_with(predicate).tolist()]
+
     def _merge_if_due(self) -> None:
         """Make the pages one as soon as that would have paid: few tuples don't wait for it, nor do sets of queries that
         stand for one epoch only."""
@@ -253,7 +277,7 @@ def _evaluate(
     that some block still wants when they are reached.
     """
     factors = {factor.sql: factor for page in pages for factor in page.predicates}
-    pending = [factor for factor in factors.values() if factor.sql not in slow]
+    pending = [factor for factor in factors.values() if factor.sql not in slow and factor.sql not in chunk.masks]
     rows = len(chunk.table)
     dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple * rows > _DEAR_SECONDS}
     cheap = [factor for factor in pending if factor.sql not in dear]

@@ -3,7 +3,8 @@
 A results file belongs to one immutable data file and is named after it, so it is valid exactly as long as that file is;
 nothing else has to be written down. Per tile and block there is a count, and, unless it is none or all, the row ids or
 the bits of the tile, whichever is smaller; one block's are read without touching another's. The file is mapped, never
-parsed whole. Its foot says which blocks were evaluated: a block that is not listed is simply uncovered.
+parsed whole. Its foot says which blocks were evaluated: a block that is not listed is simply uncovered. Where a block's
+functions were postponed until its tuples have partners in a join, its candidates are listed, under a number of theirs.
 
     payload of each tile, in words of 8 bytes
     blocks int64[b] | rows of each segment int32[s] | offsets uint32[t, b] | counts uint16[t, b]
@@ -21,12 +22,13 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ladle.archive.files import temporary_path
+from ladle.stem.blocks import candidates
 from ladle.stem.matches import Ids, Matches
 from ladle.stem.tiles import TILE, WORDS, words_of
 
@@ -61,6 +63,7 @@ class ResultsWriter:
         self._data_file = data_file
         self._blocks = blocks
         self._failed: set[int] = set()
+        self._postponed: set[int] = set()
         self._segments: list[int] = []
         self._counts: list[Counts] = []
         self._offsets: list[Offsets] = []
@@ -105,19 +108,28 @@ class ResultsWriter:
         """Blocks that could not be evaluated somewhere: the whole file stays uncovered for them."""
         self._failed.update(blocks)
 
+    def postpone(self, blocks: Collection[int]) -> None:
+        """Blocks of which the file has candidates alone."""
+        self._postponed.update(blocks)
+
     def finish(self) -> Path | None:
         """The results file's path, or None when no block is covered."""
         kept = ~np.isin(self._blocks, np.fromiter(self._failed, dtype=np.int64))
         if self._broken or not kept.any() or not self._segments:
             self.abort()
             return None
-        everything = bool(kept.all())
-        blocks = self._blocks if everything else self._blocks[kept]
+        blocks = self._blocks
+        which: npt.NDArray[Any] | None = None if kept.all() else np.flatnonzero(kept)
+        if self._postponed:
+            waiting = np.isin(blocks, np.fromiter(self._postponed, dtype=np.int64))
+            blocks = np.where(waiting, candidates(blocks), blocks)
+            which = np.argsort(blocks)
+            which = which[kept[which]]
         parts = [
-            blocks.astype("<i8", copy=False),
+            (blocks if which is None else blocks[which]).astype("<i8", copy=False),
             np.asarray(self._segments, dtype="<i4"),
-            *((part if everything else part[kept]).astype("<u4", copy=False) for part in self._offsets),
-            *((part if everything else part[kept]).astype("<u2", copy=False) for part in self._counts),
+            *((part if which is None else part[which]).astype("<u4", copy=False) for part in self._offsets),
+            *((part if which is None else part[which]).astype("<u2", copy=False) for part in self._counts),
         ]
         checksum = 0
         try:
@@ -125,7 +137,7 @@ class ResultsWriter:
             for part in parts:
                 checksum = zlib.crc32(part.data, checksum)
                 self._sink.write(part.data)
-            self._sink.write(_END.pack(_MAGIC, len(blocks), len(self._segments), len(self._counts), checksum))
+            self._sink.write(_END.pack(_MAGIC, len(parts[0]), len(self._segments), len(self._counts), checksum))
             self._sink.close()
             os.replace(self._partial, self._path)
         except OSError as error:
@@ -198,6 +210,15 @@ class Results:
         if all(count << 4 <= size for count, size in zip(counts, sizes, strict=True)):
             return Matches(rows, numbers=self._from_ids(counts, offsets, matched))
         return Matches(rows, bits=self._from_bits(counts, offsets, sizes, rows))
+
+    def mask(self, block: int) -> npt.NDArray[np.bool_]:
+        """Which tuples of the data file match."""
+        parts = [self.matches(block, segment).mask for segment in range(len(self._rows))]
+        whole = [
+            np.ones(rows, dtype=np.bool_) if part is None else part
+            for part, rows in zip(parts, self._rows, strict=True)
+        ]
+        return np.concatenate(whole)
 
     def counts(self, block: int) -> npt.NDArray[np.int64]:
         """How many rows of each segment match."""
