@@ -1,18 +1,25 @@
 """Routing policies (CACQ section 3.3): which operator the tuples visit next.
 
-An operator holds tickets for the tuples it consumed and loses them for those it returned; what a visit costs counts
-too, so tickets are tuples dropped per second of work. Accounts of different tasks add up, and old ones fade, so the
-order follows the data within a few epochs. The order never changes an answer, only its price.
+An operator holds tickets for the tuples it consumed and loses them for those it returned, as many as it applies
+predicates; what a visit costs counts too, so tickets are tuples dropped per second of work. Accounts of different tasks
+add up, and old ones fade, so the order follows the data within a few epochs. The order never changes an answer, only
+its price.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 _EXPLORE_EVERY = 64
+_LOTS = 0.125
+"""How often the chunks that statistics are taken on go by lots: mostly the order that is thought best is looked at."""
+_CHUNK_SECONDS = 1e-8
+"""What each tuple of a chunk costs at an operator, wanted or not: that is paid in any order."""
+_CHEAP_SECONDS = 1e-7
+"""Operators that take less per tuple are all alike: what they seem to differ in is noise."""
 _FADE = 0.5
 """What an epoch's account is worth to the one after the next."""
 _DROPPED_MIN = 1e-6
@@ -25,7 +32,7 @@ class Policy(Enum):
     """All but tickets are for measuring what tickets are worth."""
 
     TICKETS = "tickets"
-    """By what operators did so far, and now and then by lottery, to see what they would do now."""
+    """By what operators did so far, and now and then by lottery, to see what they would do in another order."""
     RANDOM = "random"
     FIXED = "fixed"
     BEST = "best"
@@ -44,17 +51,28 @@ class Account:
     dropped: float = 0.0
     """Those that none of them wanted afterwards; below zero where a join returned more than it was given."""
     seconds: float = 0.0
+    predicates: float = 1.0
+    """How many it applies to a tuple."""
 
     def plus(self, other: Account) -> Account:
+        visited = self.visited + other.visited
+        predicates = self.predicates * self.visited + other.predicates * other.visited
         return Account(
             self.offered + other.offered,
-            self.visited + other.visited,
+            visited,
             self.dropped + other.dropped,
             self.seconds + other.seconds,
+            predicates / visited if visited else max(self.predicates, other.predicates),
         )
 
     def faded(self) -> Account:
-        return Account(self.offered * _FADE, self.visited * _FADE, self.dropped * _FADE, self.seconds * _FADE)
+        return replace(
+            self,
+            offered=self.offered * _FADE,
+            visited=self.visited * _FADE,
+            dropped=self.dropped * _FADE,
+            seconds=self.seconds * _FADE,
+        )
 
     @property
     def seconds_per_tuple(self) -> float:
@@ -62,12 +80,18 @@ class Account:
 
     @property
     def tickets(self) -> float:
-        """Tuples it can be expected to drop per second; one that nothing is known of is worth a try.
+        """Tuples it can be expected to drop per second, times its predicates; of an unknown one, worth a try.
 
         One that returns more than it is given has next to none (CACQ section 3.3 bounds them from below).
         """
         dropped = max(self.dropped + 1.0, _DROPPED_MIN * self.visited, _DROPPED_MIN)
-        return dropped / (self.visited + 2.0) / max(self.seconds_per_tuple, 1e-9)
+        return self.predicates * dropped / (self.visited + 2.0) / self._cost
+
+    @property
+    def _cost(self) -> float:
+        """Seconds for a tuple more."""
+        seconds = self.seconds - self.offered * _CHUNK_SECONDS
+        return max(seconds / self.visited if self.visited else 0.0, _CHEAP_SECONDS)
 
     @property
     def reached(self) -> float:
@@ -82,7 +106,7 @@ class Router:
     """Orders operators by what is known of them, and keeps the accounts of what they did since."""
 
     def __init__(
-        self, policy: Policy = Policy.TICKETS, known: Mapping[str, Account] | None = None, seed: int = 0
+        self, policy: Policy = Policy.TICKETS, known: Mapping[str, Account] | None = None, seed: int | str = 0
     ) -> None:
         self.policy = policy
         self._all = dict(known or {})
@@ -111,7 +135,7 @@ class Router:
                 worst_first = self.policy is Policy.WORST
                 return sorted(operators, key=lambda name: self._tickets_known(name) * (1 if worst_first else -1))
             case Policy.TICKETS:
-                if explore:
+                if explore and self._random.random() < _LOTS:
                     return self._lottery(operators)
                 return sorted(operators, key=lambda name: -self.account(name).tickets)
 

@@ -90,7 +90,7 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
     rejected = Rejected()
     intake = Intake(task.schema, task.bounds, task.arrived_us)
     stem = load_stem([str(page) for page in task.query_set])
-    router = Router(task.policy, known=task.tickets, seed=partition)
+    router = Router(task.policy, known=task.tickets, seed=name)
     tuples = _tuples(intake, batches, rejected)
     written, failures = write_probed(
         tuples, task.archive, f"{name}.parquet", task.schema, stem, router, task.results, task.segment_rows_max,

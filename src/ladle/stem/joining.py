@@ -106,7 +106,8 @@ class JoinProbe:
         for side in (0, 1):
             # Where nothing is in reach, no tuple has a partner.
             visited = joining.visited(side, rows) if side in self.sides else 0
-            account = Account(visited, visited, visited - joining.partnered(side), joining.seconds if visited else 0.0)
+            dropped, seconds = visited - joining.partnered(side), joining.seconds if visited else 0.0
+            account = Account(visited, visited, dropped, seconds, joining.predicates(side))
             router.observe(self.task.pair.operator(left=side == 0), account)
 
 
@@ -149,6 +150,11 @@ class _Joining:
         """The owner's tuples that some query wants; of so many where that was not looked up."""
         wanted = self._wanted.get((side, self._task.owner))
         return rows if wanted is None else len(wanted.rows)
+
+    def predicates(self, side: int) -> int:
+        """How many blocks the join is one predicate of."""
+        blocks = self._sides[side].blocks
+        return 1 if blocks is None else max(len(blocks), 1)
 
     def partnered(self, side: int) -> int:
         """The tuples that had partners."""
@@ -226,7 +232,8 @@ class _Joining:
             if self._router is not None and name == self._task.owner:
                 visited, kept = len(asking), int(np.count_nonzero(masks[sql]))
                 seconds = time.perf_counter() - began
-                self._router.observe(sql, Account(len(wanted.rows), visited, visited - kept, seconds))
+                account = Account(len(wanted.rows), visited, visited - kept, seconds, len(some))
+                self._router.observe(sql, account)
         return {
             block: np.logical_and.reduce([own, *(masks[factor.sql] for factor in side.late[block])])
             for block, own in wanted.postponed.items()

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,13 @@ class Page:
     def columns(self) -> set[str]:
         return {each.column for each in self.filters} | {name for each in self.predicates for name in each.columns}
 
+    @cached_property
+    def applied(self) -> dict[str, int]:
+        """How many blocks have each predicate."""
+        own = self.terms.source[self.terms.source < 0]
+        counts = np.bincount(-1 - own, minlength=len(self.predicates)).tolist()
+        return {factor.sql: count for factor, count in zip(self.predicates, counts, strict=True)}
+
     def blocks_with(self, predicate: str) -> BlockIds:
         """The ids of the blocks that have a predicate."""
         source = self._source(predicate)
@@ -102,7 +110,8 @@ class Page:
             if explore:
                 visited = rows if wanted is None else int(np.count_nonzero(wanted))
                 kept = int(np.count_nonzero(self._wanted(number, rows)))
-                router.observe(operator, Account(rows, visited, visited - kept, seconds))
+                applied = len(self.blocks_on(number))
+                router.observe(operator, Account(rows, visited, visited - kept, seconds, applied))
 
     def wanted_by(self, predicate: str, segment: Chunk, router: Router) -> Mask:
         """The tuples of a segment that some block with a predicate still wants."""
@@ -285,9 +294,12 @@ def _evaluate(
     evaluated = evaluate_factors(chunk.table, cheap, seconds_max=seconds_max)
     share = (time.perf_counter() - began) / max(len(cheap), 1)
     chunk.masks.update(evaluated.masks)
+    applied: Counter[str] = Counter()
+    for page in pages:
+        applied.update(page.applied)
     for factor in cheap:
         dropped = rows - int(np.count_nonzero(evaluated.masks.get(factor.sql, _ALL_DROPPED)))
-        router.observe(factor.sql, Account(rows, rows, dropped, share))
+        router.observe(factor.sql, Account(rows, rows, dropped, share, applied[factor.sql]))
     failures = dict(evaluated.failures)
     for sql in router.order(list(dear)):
         kept = np.flatnonzero(np.logical_or.reduce([page.wanted_by(sql, chunk, router) for page in pages]))
@@ -300,7 +312,7 @@ def _evaluate(
             mask[kept] = found.masks[sql]
             chunk.masks[sql] = mask
             dropped = len(kept) - int(np.count_nonzero(mask))
-            router.observe(sql, Account(rows, len(kept), dropped, seconds))
+            router.observe(sql, Account(rows, len(kept), dropped, seconds, applied[sql]))
     return failures
 
 
