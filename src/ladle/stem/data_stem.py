@@ -29,6 +29,8 @@ Mask = npt.NDArray[np.bool_]
 
 _CANDIDATES_AT_ONCE = 1 << 20
 """Candidates are looked at in portions, so that a key that everybody has does not fill the memory."""
+_LONG = 64
+"""Ranges that are longer in the mean are copied one by one, shorter ones all at once by their numbers."""
 _TIME = ""
 """The key that stands for the timestamp, and for no text."""
 
@@ -38,7 +40,7 @@ class TooManyPairs(EvaluationError):
 
 
 class Pairs(NamedTuple):
-    """Places on both sides, in order of the left and then of the right."""
+    """Places on both sides, in order of the left."""
 
     left: Int64s
     right: Int64s
@@ -118,21 +120,27 @@ def join(left: DataStem, right: DataStem, pair: PairJoin, reach: Reach, *, pairs
     equal = [factor for factor in probing.factors if factor.relop is Relop.EQ]
     ranges = probing.by_equality(equal) if equal else probing.narrowest()
     found: list[Pairs] = []
-    count = 0
-    for part in ranges.expanded():
-        kept = probing.check(part, ranges.checked)
-        count += len(kept.left)
+    # Where nothing is left to check, all candidates are pairs.
+    settled = probing.settles(ranges.checked)
+    count = ranges.candidates if settled else 0
+    for part in ranges.expanded(pairs_max if settled else _CANDIDATES_AT_ONCE) if count <= pairs_max else ():
+        found.append(probing.check(part, ranges.checked))
+        count += 0 if settled else len(found[-1].left)
         if count > pairs_max:
-            raise TooManyPairs(
-                f"Joining {pair.left} and {pair.right} gives more than {pairs_max:,} pairs at once.",
-                hint="narrow the windows or add a condition, or raise join_pairs_max",
-            )
-        found.append(kept)
+            break
+    if count > pairs_max:
+        raise TooManyPairs(
+            f"Joining {pair.left} and {pair.right} gives more than {pairs_max:,} pairs at once.",
+            hint="narrow the windows or add a condition, or raise join_pairs_max",
+        )
     if not count:
         return NO_PAIRS
-    places = np.concatenate([part.left * len(right) + part.right for part in found])
-    places.sort()
-    return Pairs(*np.divmod(places, len(right)))
+    pairs = found[0] if len(found) == 1 else Pairs(*map(np.concatenate, zip(*found, strict=True)))
+    if ranges.of_left:
+        return pairs
+    # What right tuples found is in their order.
+    order = np.argsort(pairs.left, kind="stable")
+    return Pairs(pairs.left[order], pairs.right[order])
 
 
 @dataclass(frozen=True)
@@ -178,22 +186,26 @@ class _Ranges:
     def candidates(self) -> int:
         return int(np.maximum(self.last - self.first, 0).sum())
 
-    def expanded(self) -> Iterator[Pairs]:
+    def expanded(self, at_once: int) -> Iterator[Pairs]:
+        """The candidates, about so many at once."""
         counts = np.maximum(self.last - self.first, 0)
         ends = np.cumsum(counts)
         start = 0
         while start < len(counts):
             before = int(ends[start - 1]) if start else 0
             # At least one probing tuple at a time.
-            stop = max(int(np.searchsorted(ends, before + _CANDIDATES_AT_ONCE, side="right")), start + 1)
+            stop = max(int(np.searchsorted(ends, before + at_once, side="right")), start + 1)
             own = counts[start:stop]
             total = int(ends[stop - 1]) - before
             if total:
-                probing = np.repeat(np.arange(start, stop), own)
-                offsets = self.first[start:stop] - (ends[start:stop] - own - before)
-                others = self.order[np.arange(total) + np.repeat(offsets, own)]
-                if self.probing is not None:
-                    probing = self.probing[probing]
+                numbers = np.arange(start, stop) if self.probing is None else self.probing[start:stop]
+                probing = np.repeat(numbers, own)
+                if total > _LONG * (stop - start):
+                    spans = zip(self.first[start:stop].tolist(), self.last[start:stop].tolist(), strict=True)
+                    others = np.concatenate([self.order[first:last] for first, last in spans if first < last])
+                else:
+                    offsets = self.first[start:stop] - (ends[start:stop] - own - before)
+                    others = self.order[np.arange(total) + np.repeat(offsets, own)]
                 yield Pairs(probing, others) if self.of_left else Pairs(others, probing)
             start = stop
 
@@ -206,13 +218,21 @@ class _Probing:
         self.factors = [_Factor(factor, *_codes(left, right, factor)) for factor in pair.factors]
         self._left_valid = left.valid(pair.keys(left=True))
         self._right_valid = right.valid(pair.keys(left=False))
+        (left_first, left_last), (right_first, right_last) = left.span, right.span
+        self._near = reach.low < right_first - left_last and right_last - left_first < reach.high
+        """Whether all tuples are within reach of all."""
+
+    def settles(self, checked: frozenset[int]) -> bool:
+        """Whether nothing is left to check."""
+        unchecked = not checked.issuperset(range(len(self.factors))) or not (self._near or -1 in checked)
+        return not unchecked and self._left_valid is None and self._right_valid is None
 
     def check(self, pairs: Pairs, checked: frozenset[int]) -> Pairs:
         """Those for which everything else holds."""
         for number, factor in enumerate(self.factors):
             if number not in checked and len(pairs.left):
                 pairs = _those(pairs, factor.holds(pairs))
-        if -1 not in checked and len(pairs.left):
+        if -1 not in checked and len(pairs.left) and not self._near:
             apart = self._right.times[pairs.right] - self._left.times[pairs.left]
             pairs = _those(pairs, (apart > self._reach.low) & (apart < self._reach.high))
         for valid, places in ((self._left_valid, 0), (self._right_valid, 1)):
