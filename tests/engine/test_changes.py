@@ -156,6 +156,42 @@ def test_a_subscriber_waits_and_a_slow_one_slows_nobody(db: Database) -> None:
     assert [values(change) for change in iter(lambda: slow.next(0.0), None)] == [[0], [1], [2], [3], [4]]
 
 
+def test_one_that_was_away_is_told_everything_in_few_steps(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = open_db(compact_files_min=4)
+    db.sql(TICKS)
+    picked = db.register("SELECT n FROM ticks", name="picked")
+    counted = db.register("SELECT count(*) AS n FROM ticks [ROWS 1000]", name="counted")
+    epochs = at_one_row(3, 150)
+    for second in range(epochs):
+        db.push("ticks", ticks([second]), wait=True)
+    db.maintain()
+    steps: list[int] = []
+    step = db.changes
+
+    def counting(name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]:
+        changes, epoch = step(name, since=since, seconds=seconds)
+        steps.append(len(changes))
+        return changes, epoch
+
+    monkeypatch.setattr(db, "changes", counting)
+    assert [rows for _, rows in told(picked, 0)] == [[second] for second in range(epochs)]
+    assert [rows for _, rows in told(counted, 0)] == [[second + 1] for second in range(epochs)]
+    assert len(steps) <= 2 * (2 + epochs // 64)
+
+
+def test_an_epoch_counts_as_told_when_it_is_handed_out(db: Database) -> None:
+    """Whoever stops in the middle of what was told at once goes on from there."""
+    db.sql(TICKS)
+    query = db.register("SELECT n FROM ticks", name="q")
+    epochs = [db.push("ticks", ticks([second]), wait=True) or 0 for second in range(3)]
+    changes = query.subscribe(since=0)
+    assert changes.epoch == 0
+    for epoch in epochs[:2]:
+        assert changes.next(0.0) is not None
+        assert changes.epoch == epoch
+    assert told(query, changes.epoch) == [(epochs[2], [2])]
+
+
 def test_what_retention_took_is_said(open_db: Open, clock: ManualClock) -> None:
     db = open_db()
     db.sql(TICKS + " RETAIN INTERVAL 10 SECONDS")

@@ -31,6 +31,9 @@ from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
 
 _LOOK_SECONDS = 0.1
 """How often a process that only reads looks for commits of the one that writes."""
+_TOLD_MAX = 64
+_TOLD_BYTES_MAX = 8 << 20
+"""Changes told at once: one that was away for long is told everything in few steps, and none of them is large."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,11 @@ class Changes:
         self._store = store
         self._invoker = invoker
 
-    def next(self, name: str, since: int | None, seconds_max: float) -> tuple[Answer | None, int]:
-        """The rows that the first epoch after `since` adds to the query's answer, and up to which epoch that tells all.
+    def after(self, name: str, since: int | None, seconds_max: float) -> tuple[list[Answer], int]:
+        """What the first epochs after `since` add to the query's answer, one Answer for each that adds rows, and up to
+        which epoch that tells all.
 
-        Without a change within the time there is no answer, and a later epoch to go on from. `since` None is now.
+        Without a change within the time there is none, and a later epoch to go on from. `since` None is now.
         """
         deadline = time.monotonic() + seconds_max
         while True:
@@ -77,12 +81,15 @@ class Changes:
                 if query is None:
                     raise unknown("query", name, catalog.query_names())
                 since = catalog.epoch if since is None else since
+                told: list[Answer] = []
                 for answer in self._since(query, catalog, since):
-                    return answer, answer.epoch
+                    told.append(answer)
+                    if len(told) == _TOLD_MAX or sum(each.table.nbytes for each in told) > _TOLD_BYTES_MAX:
+                        return told, answer.epoch
                 since = max(since, catalog.epoch)
             left = deadline - time.monotonic()
-            if left <= 0:
-                return None, since
+            if told or left <= 0:
+                return told, since
             self._await_commit(seen, left)
 
     def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[Answer]:

@@ -338,9 +338,9 @@ class Database(FunctionMaker, TableMaker):
         self._background.answered(state, answer.table)
         return answer
 
-    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[Answer | None, int]:
-        """What the next epoch adds to a query's answer, if one does in time, and where to go on: `Query.subscribe`."""
-        return self._changes.next(name, since, seconds)
+    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]:
+        """What the next epochs add to a query's answer, if one does in time, and where to go on: `Query.subscribe`."""
+        return self._changes.after(name, since, seconds)
 
     def explain(self, text: str, *, analyze: bool = False) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT.

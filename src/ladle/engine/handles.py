@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,7 +51,7 @@ class Asked(Protocol):
 
     def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer: ...
 
-    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[Answer | None, int]: ...
+    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]: ...
 
     def explain(self, text: str, *, analyze: bool = False) -> str: ...
 
@@ -67,19 +68,29 @@ class Subscription:
     def __init__(self, database: Asked, name: str, since: int | None) -> None:
         self._database = database
         self.name = name
-        _, self.epoch = database.changes(name, since=since) if since is None else (None, since)
+        self._heard: deque[Answer] = deque()
+        """Changes that were told at once, and not handed out yet."""
+        self._until = database.changes(name)[1] if since is None else since
+        """Up to where everything was told when the last of them is handed out."""
+        self.epoch = self._until
         self._closed = threading.Event()
 
     def next(self, seconds: float | None = None) -> Answer | None:
         """The next change; None when there is none for so long, or the subscription is closed."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._closed.is_set():
-            left = _PATIENCE_SECONDS if deadline is None else deadline - time.monotonic()
-            answer, self.epoch = self._database.changes(
-                self.name, since=self.epoch, seconds=max(min(left, _PATIENCE_SECONDS), 0.0)
-            )
-            if answer is not None or left <= 0:
+            if self._heard:
+                answer = self._heard.popleft()
+                self.epoch = answer.epoch
                 return answer
+            left = _PATIENCE_SECONDS if deadline is None else deadline - time.monotonic()
+            patience = max(min(left, _PATIENCE_SECONDS), 0.0)
+            told, self._until = self._database.changes(self.name, since=self._until, seconds=patience)
+            self._heard.extend(told)
+            if not told:
+                self.epoch = self._until
+                if left <= 0:
+                    return None
         return None
 
     @property

@@ -80,10 +80,10 @@ class RemoteDatabase(FunctionMaker, TableMaker):
         header, tables = self._ask({"do": "invoke", "name": name, "now": moment})
         return wire.answer_from_json(header["answers"][0], tables[0])
 
-    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[Answer | None, int]:
+    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]:
         header, tables = self._ask({"do": "changes", "name": name, "since": since, "seconds": seconds})
         answers = [wire.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
-        return (answers[0] if answers else None), int(header["epoch"])
+        return answers, int(header["epoch"])
 
     def push(self, stream: str, rows: Any, *, wait: bool = False) -> int | None:
         streams = self.streams()

@@ -101,8 +101,7 @@ class SocketServer:
                 answer = db.invoke(request["name"], now=now)
                 return {"answers": [wire.answer_to_json(answer)]}, [answer.table]
             case "changes":
-                change, epoch = db.changes(request["name"], since=request["since"], seconds=request["seconds"])
-                answers = [] if change is None else [change]
+                answers, epoch = db.changes(request["name"], since=request["since"], seconds=request["seconds"])
                 told = {"answers": [wire.answer_to_json(each) for each in answers], "epoch": epoch}
                 return told, [each.table for each in answers]
             case "register":
