@@ -13,7 +13,7 @@ import ladle
 ROOT = Path(ladle.__file__).parent
 
 LAYERS = (
-    ("errors", "config", "schema", "clock", "columns", "collector", "shipped"),
+    ("errors", "config", "access", "schema", "clock", "columns", "collector", "shipped"),
     ("present",),
     ("plan",),
     ("sql",),
@@ -22,10 +22,11 @@ LAYERS = (
     ("eddy",),
     ("stem",),
     ("pipeline",),
-    ("answer", "status"),
+    ("formats", "answer", "status"),
     ("catalog",),
     ("engine",),
     ("remote", "connection"),
+    ("server",),
     ("testing",),
     ("bench", "demo"),
     ("cli",),
@@ -38,6 +39,12 @@ ONLY_IN = {
     "py4j": {"pipeline"},
     "numba": {"stem"},
     "llvmlite": {"stem"},
+    "fastapi": {"server"},
+    "uvicorn": {"server"},
+    "starlette": {"server"},
+    "pydantic": {"server"},
+    "prometheus_client": {"server"},
+    "httpx": {"remote"},
 }
 # What only a type checker reads, and the name of Spark's session in public signatures.
 ALLOWED = {

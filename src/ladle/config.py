@@ -1,15 +1,28 @@
-"""All settings, in one table. A setting comes from `connect(..., settings=)` or the environment as LADLE_<NAME>."""
+"""All settings, in one table. A setting comes from `connect(..., settings=)` or a flag, from the environment as
+LADLE_<NAME>, or from a file (TOML, `name = value`); the first that has it counts.
+"""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from ladle.errors import LadleError
 
 POLICIES = ("tickets", "random", "fixed", "best", "worst")
-_MAY_BE_ZERO = {"grace_seconds", "cache_bytes_max", "kept_bytes_max", "aggregates_bytes_max", "residual_rows_max"}
+ANONYMOUS = ("loopback", "nobody")
+_CHOICES = {"eddy_policy": POLICIES, "anonymous": ANONYMOUS}
+_MAY_BE_ZERO = {
+    "grace_seconds",
+    "cache_bytes_max",
+    "kept_bytes_max",
+    "aggregates_bytes_max",
+    "residual_rows_max",
+    "port",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +67,38 @@ class Settings:
     """How long a replaced data file stays for readers of the Delta table that opened it before."""
     maintenance_seconds: float = 1.0
     """How often compaction, retention, clean-up and the Delta follower look for work."""
+    # What follows is for `ladle serve`.
+    host: str = "127.0.0.1"
+    """The address that the server listens on."""
+    port: int = 8642
+    """And the port; 0 for one that is free."""
+    tls_certificate: str = ""
+    """A file with the server's certificate (PEM); with it the server speaks HTTPS alone."""
+    tls_key: str = ""
+    """A file with the certificate's key, if it is not in the same."""
+    anonymous: str = "loopback"
+    """Who needs no token: loopback (programs on the server's own machine, which may do everything) or nobody."""
+    request_bytes_max: int = 1 << 26
+    """The body of a request at most."""
+    requests_max: int = 64
+    """Requests that are worked on at a time; others are told to come back."""
+    page_rows_max: int = 100_000
+    """Rows of an answer in one response; the rest is in further pages."""
+    pages_bytes_max: int = 1 << 28
+    """Answers that are kept for further pages; the oldest go first."""
+    queries_per_owner_max: int = 10_000
+    """Standing queries that one user may have."""
+    subscribers_max: int = 4_096
+    """Subscribers that are connected at a time."""
 
     def __post_init__(self) -> None:
-        if self.eddy_policy not in POLICIES:
-            raise LadleError(
-                f"The setting eddy_policy can't be {self.eddy_policy!r}.", hint=f"it is one of {', '.join(POLICIES)}"
-            )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "eddy_policy":
+            if isinstance(field.default, str):
+                choices = _CHOICES.get(field.name)
+                if not isinstance(value, str) or (choices is not None and value not in choices):
+                    hint = f"it is one of {', '.join(choices)}" if choices is not None else "it is a text"
+                    raise LadleError(f"The setting {field.name} can't be {value!r}.", hint=hint)
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise LadleError(f"The setting {field.name} can't be {value!r}.", hint="it is a number, zero or more")
@@ -70,22 +106,40 @@ class Settings:
                 raise LadleError(f"The setting {field.name} can't be 0.", hint=f"the default is {field.default}")
 
     @staticmethod
-    def load(overrides: dict[str, Any] | None = None) -> Settings:
-        values: dict[str, Any] = {}
+    def load(overrides: dict[str, Any] | None = None, file: str | Path | None = None) -> Settings:
+        values: dict[str, Any] = {} if file is None else _read(Path(file))
         for field in fields(Settings):
             text = os.environ.get(f"LADLE_{field.name.upper()}")
             if text is not None:
-                values[field.name] = _parse(field.name, text, field.default)
-        for name, value in (overrides or {}).items():
-            if name not in {field.name for field in fields(Settings)}:
-                known = ", ".join(field.name for field in fields(Settings))
-                raise LadleError(f"There is no setting '{name}'. Settings: {known}.")
-            values[name] = value
+                values[field.name] = parse_setting(field.name, text, f"LADLE_{field.name.upper()}")
+        values |= overrides or {}
+        _check_names(values)
         return Settings(**values)
 
 
-def _parse(name: str, text: str, default: Any) -> Any:
+def parse_setting(name: str, text: str, where: str) -> Any:
+    """A setting's value that was given as text, for instance in the environment."""
+    _check_names({name: text})
+    kind: type[Any] = type(getattr(Settings, name))
     try:
-        return type(default)(text)
+        return kind(text)
     except ValueError:
-        raise LadleError(f"LADLE_{name.upper()}={text!r} is not a {type(default).__name__}.") from None
+        raise LadleError(f"{where}={text!r} is not a {kind.__name__}.") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LadleError(f"Can't read the settings in '{file}': {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LadleError(f"The settings in '{file}' are not TOML: {error}.", hint="lines like port = 8642") from None
+    _check_names(values, f" (in {file})")
+    return values
+
+
+def _check_names(values: dict[str, Any], where: str = "") -> None:
+    known = [field.name for field in fields(Settings)]
+    for name in values:
+        if name not in known:
+            raise LadleError(f"There is no setting '{name}'{where}. Settings: {', '.join(known)}.")

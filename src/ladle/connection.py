@@ -5,12 +5,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ladle.clock import Clock
 from ladle.engine import Database
+from ladle.errors import LadleError
+from ladle.remote.client import RemoteDatabase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +23,57 @@ _log = logging.getLogger(__name__)
 _open: set[Database] = set()
 
 
+@overload
 def connect(
+    where: Path,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    read_only: bool = False,
+    clock: Clock | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Database: ...
+
+
+@overload
+def connect(
+    where: str,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    read_only: bool = False,
+    clock: Clock | None = None,
+    settings: dict[str, Any] | None = None,
+    token: str | None = None,
+    certificate: str | None = None,
+) -> Database | RemoteDatabase: ...
+
+
+def connect(
+    where: str | Path,
+    *,
+    token: str | None = None,
+    certificate: str | None = None,
+    **how: Any,
+) -> Database | RemoteDatabase:
+    """Open the warehouse in a folder, which is made if it is not there; or reach a server, `http://...`.
+
+    A server is told who asks by the `token` (by default, LADLE_TOKEN of the environment); `certificate` is a file with
+    the authority to trust, if the server's certificate is not from a public one. The rest is as `open_database` has it.
+    """
+    if isinstance(where, str) and where.startswith(("http://", "https://")):
+        if how:
+            raise LadleError(f"{', '.join(how)} can't be chosen for a server: that is the server's affair.")
+        from ladle.remote.http import HttpTransport
+
+        token = token if token is not None else os.environ.get("LADLE_TOKEN")
+        return RemoteDatabase(HttpTransport(where, token, certificate=certificate))
+    if token is not None or certificate is not None:
+        raise LadleError("A token and a certificate are for servers, not for a folder.")
+    return open_database(where, **how)
+
+
+def open_database(
     path: str | Path,
     *,
     spark: SparkSession | None = None,

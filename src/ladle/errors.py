@@ -81,6 +81,24 @@ class Gone(LadleError):
     code = "gone"
 
 
+class InboxFull(LadleError):
+    """More was pushed than waits in a stream's inbox; later there is room."""
+
+    code = "inbox_full"
+
+
+class Denied(LadleError):
+    """The caller may not do that."""
+
+    code = "denied"
+
+
+class LimitExceeded(LadleError):
+    """More than a setting allows; the message names it."""
+
+    code = "limit"
+
+
 class InvocationTimeout(LadleError):
     """An answer took longer than `invoke_seconds_max`."""
 

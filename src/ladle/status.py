@@ -69,6 +69,36 @@ class BackfillStatus:
 
 
 @dataclass(frozen=True)
+class OperatorStatus:
+    """What the eddy knows of an operator on a stream, over the last epochs."""
+
+    name: str
+    tickets: float
+    """Its share of all tickets on the stream."""
+    reached: float
+    """The share of the tuples that had to look at it."""
+    passes: float
+    """The share of those that it lets pass; more than one where a join gives many pairs."""
+    seconds_per_tuple: float
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What changes all the time, told without a look at each query."""
+
+    epoch: int
+    queries: int
+    invocations: int
+    """In this process."""
+    streams: tuple[StreamStatus, ...]
+    sources: tuple[SourceStatus, ...]
+    operators: dict[str, tuple[OperatorStatus, ...]]
+    """By stream, in the order in which the eddy visits them."""
+    cache_hits: int
+    cache_misses: int
+
+
+@dataclass(frozen=True)
 class Status:
     path: str
     epoch: int

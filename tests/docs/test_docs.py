@@ -90,6 +90,15 @@ STATEMENT_HEADINGS = {
     "ExplainSelect": "## EXPLAIN",
     "ExplainQuery": "## EXPLAIN",
     "Subscribe": "### SUBSCRIBE",
+    "CreateSource": "### CREATE SOURCE",
+    "DropSource": "### DROP SOURCE",
+    "ShowSources": "### SHOW SOURCES",
+    "CreateToken": "### CREATE TOKEN",
+    "DropToken": "### DROP TOKEN",
+    "ShowTokens": "### SHOW TOKENS",
+    "Grant": "### GRANT",
+    "Revoke": "### REVOKE",
+    "ShowGrants": "### SHOW GRANTS",
 }
 
 

@@ -12,7 +12,7 @@ from tests.interrupts import heeding_interrupts
 
 from ladle.answer import Answer
 from ladle.connection import serve
-from ladle.remote import RemoteDatabase
+from ladle.remote import RemoteDatabase, SocketTransport
 from ladle.testing import connect_inline
 
 
@@ -30,7 +30,7 @@ def test_an_interrupted_answer_is_not_taken_for_the_next(tmp_path: Path, monkeyp
             return invoke(name)
 
         monkeypatch.setattr(db, "invoke", invoke_slowly)
-        with RemoteDatabase(db.path, db.path / "ladle.sock") as remote, heeding_interrupts():
+        with RemoteDatabase(SocketTransport(db.path)) as remote, heeding_interrupts():
             with pytest.raises(KeyboardInterrupt):
                 remote.invoke("slow")
             go_on.set()

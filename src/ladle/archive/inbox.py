@@ -2,24 +2,27 @@
 
 Each push is one Arrow file named by a sequence number that is never used again. The engine commits the
 number with the epoch that took the rows in, and only then is the file discarded; so a push is neither lost
-nor doubled by a kill at any moment, however long it waited.
+nor doubled by a kill at any moment, however long it waited. A client that did not hear whether its push was
+received sends it again with the same *key*, which is in the file's name and goes into the commit: it counts once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from ladle.archive.files import is_abandoned, storage_error, write_durably
-from ladle.errors import LadleError, WarehouseError
+from ladle.errors import InboxFull, WarehouseError
 
-_NAME = re.compile(r"(\d{20})-(\d+)\.arrow")
+_NAME = re.compile(r"(\d{20})-(\d+)(?:-([0-9a-f]{32}))?\.arrow")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Pushed:
     path: Path
     rows: int
     bytes: int
+    key: str | None = None
+    """What its sender knows it by, as `key_digest` writes it."""
+
+
+def key_digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 class Inbox:
@@ -57,23 +66,32 @@ class Inbox:
         with self._lock:
             return sum(pushed.bytes for pushed in self._waiting.values())
 
-    def put(self, table: pa.Table) -> int:
-        """Receive a push: durable when it returns, nothing left when it raises."""
+    def put(self, table: pa.Table, key: str | None = None, committed: Callable[[str], bool] = lambda _: False) -> int:
+        """Receive a push: durable when it returns, nothing left when it raises.
+
+        One whose key is known is not received again: its number is returned while it waits, and 0 when it was
+        `committed`. A push leaves the inbox after its commit, so one that does not wait is asked about last.
+        """
         data = _encode(table)
         # The number is taken and the file is made durable under one lock: a later number never gets ahead.
         with self._lock:
+            if key is not None:
+                known = next((pushed.seq for pushed in self._waiting.values() if pushed.key == key), None)
+                if known is not None or committed(key):
+                    return known or 0
             waiting = sum(pushed.bytes for pushed in self._waiting.values())
             if waiting + len(data) > self._bytes_max:
-                raise LadleError(
+                raise InboxFull(
                     f"The push of {len(data):,} bytes does not fit: {waiting:,} of {self._bytes_max:,} bytes "
                     "wait in the stream's inbox.",
                     hint="wait until the stream has caught up, push fewer rows at a time, or raise the "
                     "setting push_bytes_max",
                 )
             self._last += 1
-            path = self._directory / f"{self._last:020d}-{table.num_rows}.arrow"
+            suffix = "" if key is None else f"-{key}"
+            path = self._directory / f"{self._last:020d}-{table.num_rows}{suffix}.arrow"
             write_durably(path, data)
-            self._waiting[self._last] = Pushed(self._last, path, table.num_rows, len(data))
+            self._waiting[self._last] = Pushed(self._last, path, table.num_rows, len(data), key)
             return self._last
 
     def pending(self, after: int) -> list[Pushed]:
@@ -113,7 +131,8 @@ def list_pushed(directory: Path) -> list[Pushed]:
             for entry in entries:
                 match = _NAME.fullmatch(entry.name)
                 if match:
-                    found.append(Pushed(int(match[1]), Path(entry.path), int(match[2]), entry.stat().st_size))
+                    seq, rows = int(match[1]), int(match[2])
+                    found.append(Pushed(seq, Path(entry.path), rows, entry.stat().st_size, match[3]))
     except FileNotFoundError:
         # No inbox yet, or a push was taken in by the writing process while this one looked.
         return found

@@ -5,23 +5,28 @@ Names are compared without case. Streams, queries and blocks have ids that are n
 derived for one can't be taken for another's.
 """
 
+from ladle.catalog.access import Access
 from ladle.catalog.entries import (
     add_column,
     create_function,
     create_stream,
     create_table,
+    create_token,
     drop_function,
     drop_stream,
     drop_table,
+    drop_token,
     epoch,
+    grant,
     register,
     replace_files,
+    revoke,
     set_retain,
     set_table,
     unregister,
 )
 from ladle.catalog.queries import Factors, QueryState
-from ladle.catalog.snapshot import Catalog
+from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
 from ladle.catalog.tables import TableState
@@ -32,6 +37,7 @@ INBOX = "inbox"
 __all__ = [
     "INBOX",
     "QUARANTINE",
+    "Access",
     "Catalog",
     "Factors",
     "Kept",
@@ -39,6 +45,7 @@ __all__ = [
     "Pages",
     "Queries",
     "QueryState",
+    "Seen",
     "Segments",
     "StreamState",
     "TableState",
@@ -47,12 +54,16 @@ __all__ = [
     "create_function",
     "create_stream",
     "create_table",
+    "create_token",
     "drop_function",
     "drop_stream",
     "drop_table",
+    "drop_token",
     "epoch",
+    "grant",
     "register",
     "replace_files",
+    "revoke",
     "set_retain",
     "set_table",
     "unregister",

@@ -7,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from ladle.access import Token
 from ladle.archive.segments import DataFile
+from ladle.catalog.access import token_to_json
 from ladle.catalog.queries import Writing
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema, encode_schema
@@ -56,15 +58,22 @@ def drop_table(table: str, queries: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def register(
-    queries: Iterable[tuple[str, Plan, Materialize]], created_us: int, *, replacing: bool = False
+    queries: Iterable[tuple[str, Plan, Materialize]],
+    created_us: int,
+    *,
+    replacing: bool = False,
+    owner: str | None = None,
 ) -> dict[str, Any]:
-    """Queries come; with `replacing` they take the place of those that have their names."""
+    """Queries come, and those that are new belong to the owner; with `replacing` they take the place of those that
+    have their names.
+    """
     writing = Writing()
     rows = [[name, materialize.value, *writing.plan(plan)] for name, plan, materialize in queries]
     return {
         "kind": "replace" if replacing else "register",
         "created_us": created_us,
         "queries": rows,
+        **({} if owner is None else {"owner": owner}),
         **writing.tables(),
     }
 
@@ -85,6 +94,23 @@ def drop_function(name: str, queries: Iterable[str] = ()) -> dict[str, Any]:
     return {"kind": "drop_function", "name": name, "queries": list(queries)}
 
 
+def create_token(token: Token) -> dict[str, Any]:
+    """A token comes, or takes the place of the one that has its name."""
+    return {"kind": "create_token", "token": token_to_json(token)}
+
+
+def drop_token(name: str) -> dict[str, Any]:
+    return {"kind": "drop_token", "name": name}
+
+
+def grant(query: str, to: str) -> dict[str, Any]:
+    return {"kind": "grant", "query": query, "to": to}
+
+
+def revoke(query: str, to: str) -> dict[str, Any]:
+    return {"kind": "revoke", "query": query, "to": to}
+
+
 def epoch(
     stream: str,
     source: str,
@@ -92,7 +118,9 @@ def epoch(
     at_us: int,
     files: Iterable[DataFile],
     quarantine: Iterable[DataFile],
+    keys: Iterable[str] = (),
 ) -> dict[str, Any]:
+    """A batch of a source was taken in; of pushes, with those keys."""
     return {
         "kind": "epoch",
         "stream": stream,
@@ -101,6 +129,7 @@ def epoch(
         "at_us": at_us,
         "files": [file.to_json() for file in files],
         "quarantine": [file.to_json() for file in quarantine],
+        "keys": list(keys),
     }
 
 

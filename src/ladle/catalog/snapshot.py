@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ladle.access import User
 from ladle.archive.segments import DataFile
+from ladle.catalog.access import Access, token_from_json
 from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
 from ladle.catalog.standing import Changing, Queries, block_key
 from ladle.catalog.streams import QUARANTINE, StreamState
@@ -30,6 +32,11 @@ class Catalog:
     functions: Mapping[str, Function] = field(default_factory=dict)
     """The users' functions by lower-case name, each as it is now."""
     tables: Mapping[str, TableState] = field(default_factory=dict)
+    access: Access = field(default_factory=Access)
+
+    def renewed(self, newest: Catalog) -> Catalog:
+        """A newer catalog, as whoever looked at this one sees it."""
+        return newest
 
     @property
     def block_ids(self) -> Mapping[str, int]:
@@ -63,9 +70,13 @@ class Catalog:
         return [table.name for table in self.tables.values()]
 
     def query_names(self) -> Iterable[str]:
-        return [query.name for query in self.queries.in_order()]
+        return [query.name for query in self.standing()]
 
     # -- lookups --
+
+    def standing(self) -> list[QueryState]:
+        """The standing queries in the order in which they came."""
+        return self.queries.in_order()
 
     def stream(self, name: str) -> StreamState | None:
         """A stream by name; `trades.quarantine` is the quarantine of `trades`."""
@@ -91,7 +102,7 @@ class Catalog:
         wanted = stream.lower()
         return [
             query.name
-            for query in self.queries.in_order()
+            for query in self.standing()
             if any(name.lower().partition(".")[0] == wanted for name in query.shape.streams)
         ]
 
@@ -104,9 +115,7 @@ class Catalog:
         """Names of the queries that read a table, also through queries that they read."""
         wanted = table.lower()
         return [
-            query.name
-            for query in self.queries.in_order()
-            if any(each.table.lower() == wanted for each in query.shape.tables)
+            query.name for query in self.standing() if any(each.table.lower() == wanted for each in query.shape.tables)
         ]
 
     def queries_calling(self, name: str) -> list[str]:
@@ -114,7 +123,7 @@ class Catalog:
         wanted = name.lower()
         return [
             query.name
-            for query in self.queries.in_order()
+            for query in self.standing()
             if any(function.name.lower() == wanted for function in query.shape.functions)
         ]
 
@@ -139,6 +148,7 @@ class Catalog:
             "streams": [stream.to_json() for stream in self.streams.values()],
             "functions": [function.to_json() for function in self.functions.values()],
             "tables": [table.to_json() for table in self.tables.values()],
+            "access": self.access.to_json(),
             **queries_to_json(self.queries.in_order()),
         }
 
@@ -155,6 +165,7 @@ class Catalog:
             next_query=value.get("next_query", value["next_id"]),
             functions={each["name"].lower(): Function.from_json(each) for each in value.get("functions", ())},
             tables={table.name.lower(): table for table in tables},
+            access=Access.from_json(value["access"]) if "access" in value else Access(),
         )
         changing = catalog._changing()
         for query in queries_from_json(value):
@@ -169,6 +180,26 @@ class Catalog:
 
     def _with_table(self, table: TableState) -> Catalog:
         return replace(self, tables={**self.tables, table.name.lower(): table})
+
+
+@dataclass(frozen=True)
+class Seen(Catalog):
+    """A catalog as one user sees it: without the queries of others that are not shared."""
+
+    user: User | None = None
+
+    @staticmethod
+    def by(user: User, catalog: Catalog) -> Seen:
+        return Seen(**{each.name: getattr(catalog, each.name) for each in fields(Catalog)}, user=user)
+
+    def renewed(self, newest: Catalog) -> Catalog:
+        return newest if self.user is None else Seen.by(self.user, newest)
+
+    def query(self, name: str) -> QueryState | None:
+        return super().query(name) if self.access.sees(self.user, name) else None
+
+    def standing(self) -> list[QueryState]:
+        return [query for query in super().standing() if self.access.sees(self.user, query.name)]
 
 
 def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -228,7 +259,12 @@ def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     for name, mode, *parts in entry["queries"]:
         next_id = changing.stand(next_query, name, Materialize(mode), created_us, reading.parts(parts), next_id)
         next_query += 1
-    return replace(catalog, next_id=next_id, next_query=next_query, queries=changing.finish())
+    access = catalog.access
+    if "owner" in entry:
+        # One that replaces a query without an owner has none either.
+        new = [name for name, *_ in entry["queries"] if name.lower() not in catalog.queries]
+        access = access.with_owner(new, entry["owner"])
+    return replace(catalog, next_id=next_id, next_query=next_query, queries=changing.finish(), access=access)
 
 
 def _apply_register_bound(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -245,13 +281,13 @@ def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return _without_queries(catalog, entry["names"])
 
 
-def _without_queries(catalog: Catalog, names: Iterable[str]) -> Catalog:
+def _without_queries(catalog: Catalog, names: Sequence[str]) -> Catalog:
     changing = catalog._changing()
     for name in names:
         query = changing.get(name)
         if query is not None:
             changing.remove(query)
-    return replace(catalog, queries=changing.finish())
+    return replace(catalog, queries=changing.finish(), access=catalog.access.without_queries(names))
 
 
 def _apply_create_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -264,6 +300,22 @@ def _apply_drop_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["name"].lower()
     return replace(catalog, functions={name: f for name, f in catalog.functions.items() if name != gone})
+
+
+def _apply_create_token(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    return replace(catalog, access=catalog.access.with_token(token_from_json(entry["token"])))
+
+
+def _apply_drop_token(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    return replace(catalog, access=catalog.access.without_token(entry["name"]))
+
+
+def _apply_grant(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    return replace(catalog, access=catalog.access.granted(entry["query"], entry["to"]))
+
+
+def _apply_revoke(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    return replace(catalog, access=catalog.access.revoked(entry["query"], entry["to"]))
 
 
 def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -279,7 +331,7 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         epochs=stream.epochs + 1,
         batches={**stream.batches, entry["source"]: entry["batch"]},
         quarantine=stream.quarantine.appended(quarantined),
-    )
+    ).with_keys(entry.get("keys", ()), number)
     return replace(catalog, epoch=number)._with_stream(stream)
 
 
@@ -306,6 +358,10 @@ _APPLY = {
     "unregister": _apply_unregister,
     "create_function": _apply_create_function,
     "drop_function": _apply_drop_function,
+    "create_token": _apply_create_token,
+    "drop_token": _apply_drop_token,
+    "grant": _apply_grant,
+    "revoke": _apply_revoke,
     "epoch": _apply_epoch,
     "replace_files": _apply_replace_files,
 }

@@ -23,6 +23,9 @@ QUARANTINE = StreamSchema(
     timestamp="arrived",
 )
 
+KEYS_MAX = 4_096
+"""Keys of pushes that are remembered for each stream: a push that is sent again comes soon after the first."""
+
 Int64s = npt.NDArray[np.int64]
 
 
@@ -77,6 +80,8 @@ class StreamState:
     quarantine: StreamState | None = None
     forgotten: int = 0
     """The last epoch of which retention removed a file."""
+    keys: Mapping[str, int] = field(default_factory=dict)
+    """The epochs of the pushes that came with keys, the last ones, oldest first."""
 
     @property
     def event_time(self) -> bool:
@@ -113,6 +118,13 @@ class StreamState:
             rows=self.rows + sum(file.rows for file in files),
         )
 
+    def with_keys(self, keys: Iterable[str], epoch: int) -> StreamState:
+        """Pushes with these keys were taken in."""
+        known = {**self.keys, **dict.fromkeys(keys, epoch)}
+        for key in list(known)[: max(len(known) - KEYS_MAX, 0)]:
+            del known[key]
+        return replace(self, keys=known)
+
     def replaced(self, removed: set[str], added: tuple[DataFile, ...]) -> StreamState:
         """Put `added` in the place of the first of `removed` (compaction), or just drop those (retention)."""
         first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
@@ -136,6 +148,7 @@ class StreamState:
             "batches": dict(self.batches),
             "quarantine": None if self.quarantine is None else self.quarantine.to_json(),
             "forgotten": self.forgotten,
+            "keys": dict(self.keys),
         }
 
     @staticmethod

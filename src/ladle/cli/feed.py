@@ -82,7 +82,7 @@ def _add_register(commands: Commands) -> None:
 
 
 def _push(args: argparse.Namespace) -> int:
-    from ladle.cli.rows import format_of, read_rows
+    from ladle.formats.reading import format_of, read_rows
 
     forms = [format_of(name, args.format) for name in args.files]
     with opened(args) as db:

@@ -88,10 +88,10 @@ def _require_warehouse(path: Path, args: argparse.Namespace) -> None:
 
 def _through_writer(path: Path) -> Any | None:
     """The database of the process that writes, which has warm caches and a running Spark; None if there is none."""
-    from ladle.remote import RemoteDatabase
+    from ladle.remote import RemoteDatabase, SocketTransport
 
     try:
-        return RemoteDatabase(path, path / "ladle.sock")
+        return RemoteDatabase(SocketTransport(path))
     except OSError:
         return None
 

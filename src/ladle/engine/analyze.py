@@ -9,6 +9,7 @@ from ladle.eddy import Account
 from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
 from ladle.plan import Plan
+from ladle.status import OperatorStatus
 
 
 def analysis(plan: Plan, catalog: Catalog, invoker: Invoker, ingest: Ingest) -> str:
@@ -27,23 +28,29 @@ def analysis(plan: Plan, catalog: Catalog, invoker: Invoker, ingest: Ingest) -> 
     return "\n".join(lines)
 
 
+def operators(accounts: Mapping[str, Account]) -> tuple[OperatorStatus, ...]:
+    """In the order in which the eddy visits them."""
+    total = sum(account.tickets for account in accounts.values())
+    return tuple(
+        OperatorStatus(
+            name,
+            account.tickets / total,
+            account.reached,
+            1.0 - account.dropped / account.visited if account.visited else 1.0,
+            account.seconds_per_tuple,
+        )
+        for name, account in sorted(accounts.items(), key=lambda pair: -pair[1].tickets)
+    )
+
+
 def eddy_table(stream: str, accounts: Mapping[str, Account]) -> list[str]:
-    """The operators in the order in which the eddy visits them, with what it goes by."""
+    """The operators with what the eddy goes by."""
     if not accounts:
         return [f"    eddy      nothing is known yet of operators on {stream}"]
-    total = sum(account.tickets for account in accounts.values())
     rows = [("operator", "tickets", "reached", "passes", "ns/tuple")]
-    for name, account in sorted(accounts.items(), key=lambda pair: -pair[1].tickets):
-        passes = 1.0 - account.dropped / account.visited if account.visited else 1.0
-        rows.append(
-            (
-                name,
-                f"{account.tickets / total:.1%}",
-                f"{account.reached:.0%}",
-                f"{passes:.0%}",
-                f"{account.seconds_per_tuple * 1e9:,.0f}",
-            )
-        )
+    for each in operators(accounts):
+        figures = (f"{each.tickets:.1%}", f"{each.reached:.0%}", f"{each.passes:.0%}")
+        rows.append((each.name, *figures, f"{each.seconds_per_tuple * 1e9:,.0f}"))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = [f"    eddy      on {stream}, over the last epochs"]
     for row in rows:

@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ladle import sql
+from ladle.access import User
 from ladle.answer import Answer
 from ladle.archive.warehouse import Warehouse
-from ladle.catalog import INBOX, Catalog, StreamState
+from ladle.catalog import Catalog, StreamState
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.analysis import analysed
-from ladle.engine.analyze import analysis
+from ladle.engine.analyze import analysis, operators
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
@@ -31,23 +32,26 @@ from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
 from ladle.engine.report import Report
+from ladle.engine.rights import Rights, TokenMaker
 from ladle.engine.rows import as_table
 from ladle.engine.source import Definition
+from ladle.engine.sources import Sources
 from ladle.engine.store import Store
 from ladle.engine.tables import Change, TableMaker, Tables, handle_of
-from ladle.errors import AlreadyExists, Closed, InUse, LadleError, ReadOnly, SqlError, WarehouseError, unknown
+from ladle.errors import Closed, LadleError, ReadOnly, SqlError, unknown
 from ladle.pipeline import Attached, Pipeline
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql.statements import Materialize
-from ladle.status import BackfillStatus, Status
-from ladle.stem.intake import check_columns
+from ladle.status import BackfillStatus, Pulse, Status
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ladle.engine.session import Session
 
-class Database(FunctionMaker, TableMaker):
+
+class Database(FunctionMaker, TableMaker, TokenMaker):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -70,6 +74,7 @@ class Database(FunctionMaker, TableMaker):
             raise
         self._auto = Auto(self._store)
         self._ingest = Ingest(self._store, self._get_pipeline, self._auto)
+        self._sources = Sources(self._store, self._ingest, self._get_pipeline)
         self._invoker = Invoker(self._store, self._get_pipeline)
         self._changes = Changes(self._store, self._invoker)
         self._backfill = Backfill(self._store, self._ingest, self._get_pipeline)
@@ -80,8 +85,8 @@ class Database(FunctionMaker, TableMaker):
         )
         self._definitions = Definitions(self._store)
         self._functions = Functions(self._store)
+        self.rights = Rights(self._store)
         self._report = Report(self._store, self._ingest, self._background, self._auto)
-        self._attached: dict[tuple[str, str], Attached] = {}
         self._invocations: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._closed = False
@@ -108,7 +113,7 @@ class Database(FunctionMaker, TableMaker):
     def select(self, plan: Plan, bound_to: Catalog) -> Answer:
         """Answer a plan that was bound to a catalog; what it reads may have been dropped or changed since."""
         with self._store.pin() as catalog:
-            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog)
+            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog))
             return self._invoker.answer(current, catalog)
 
     # -- streams --
@@ -132,13 +137,7 @@ class Database(FunctionMaker, TableMaker):
         if if_exists and self._store.catalog.stream(name) is None:
             return
         stream = base_stream(self._store.catalog, name)
-        for attached in self._attached_to(stream.name):
-            if not cascade:
-                raise InUse(
-                    f"Source '{attached.source}' is attached to stream '{stream.name}'.",
-                    hint="stop it first, or drop with CASCADE",
-                )
-            attached.stop()
+        self._sources.release(stream.name, cascade=cascade)
         self._definitions.drop_stream(stream, cascade=cascade)
 
     def add_column(self, stream: str, column: Column) -> None:
@@ -152,15 +151,18 @@ class Database(FunctionMaker, TableMaker):
     def streams(self) -> list[Stream]:
         return [Stream(s.name, s.schema, s.retain_us, s.rows, s.epochs) for s in self._snapshot().streams.values()]
 
-    def push(self, stream: str, rows: Any, *, wait: bool = False) -> int | None:
+    def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         """Hand rows over. They are durable when this returns; with `wait`, visible too, and the epoch is returned.
 
         Rows are dictionaries, an Arrow table or a pandas DataFrame. Those that don't fit go to the stream's quarantine
-        with the reason; the others go on.
+        with the reason; the others go on. A push with the `key` of one before it is that one, sent again: it counts
+        once, whatever happened to the first.
         """
         self._require_writable()
         state = base_stream(self._store.catalog, stream)
-        number = self._receive(state, rows)
+        number = self._receive(state, rows, key)
+        if number == 0 and key is not None:
+            return self._ingest.epoch_of(state, key) if wait else None
         if number is None:
             return self._store.catalog.epoch if wait else None
         if not wait:
@@ -181,9 +183,9 @@ class Database(FunctionMaker, TableMaker):
         self._require_writable()
         self._receive(base_stream(self._store.catalog, stream), rows)
 
-    def _receive(self, stream: StreamState, rows: Any) -> int | None:
+    def _receive(self, stream: StreamState, rows: Any, key: str | None = None) -> int | None:
         table = as_table(rows, stream)
-        return self._ingest.push(stream, table) if len(table) else None
+        return self._ingest.push(stream, table, key) if len(table) else None
 
     def attach(
         self,
@@ -199,42 +201,7 @@ class Database(FunctionMaker, TableMaker):
         With `available_now` what there is is taken in, and then the call returns.
         """
         self._require_writable()
-        state = base_stream(self._store.catalog, stream)
-        if not source or source.lower() == INBOX or not source.replace("-", "").replace("_", "").isalnum():
-            raise LadleError(f"'{source}' can't name a source.", hint="use letters, digits, - and _; not 'inbox'")
-        check_columns(self._get_pipeline().batch_schema(batches), state.schema, state.name)
-        key = (state.name, source)
-        checkpoint = self._store.warehouse.stream(state.id).sources / source
-        if source in state.batches and not checkpoint.exists():
-            raise WarehouseError(
-                f"Source '{source}' of stream '{state.name}' has delivered {state.batches[source] + 1} batches, but "
-                f"its checkpoint is gone; going on would lose or repeat rows.",
-                hint="restore it, or attach under a new source name",
-            )
-
-        def run(batch: Any, number: int) -> None:
-            self._ingest.take_in(
-                state.name, state.id, source, number, lambda task: self._get_pipeline().run_batch(task, batch)
-            )
-
-        with self._lock:
-            running = self._attached.get(key)
-            if running is not None and running.state in ("running", "restarting"):
-                raise AlreadyExists(f"Source '{source}' of stream '{state.name}' is running.", hint="stop it first")
-            checkpoint.mkdir(parents=True, exist_ok=True)
-            attached = self._get_pipeline().attach(
-                state.name,
-                source,
-                batches,
-                checkpoint,
-                run,
-                available_now=available_now,
-                retry_seconds_max=self._settings.retry_seconds_max,
-            )
-            self._attached[key] = attached
-        if available_now:
-            attached.await_drained()
-        return attached
+        return self._sources.attach(stream, batches, source, available_now=available_now)
 
     # -- tables --
 
@@ -300,6 +267,7 @@ class Database(FunctionMaker, TableMaker):
         *,
         if_not_exists: bool = False,
         replace: bool = False,
+        by: User | None = None,
     ) -> bool:
         """Let plans stand that were bound to a catalog; whether that changed anything."""
         self._require_writable()
@@ -310,13 +278,13 @@ class Database(FunctionMaker, TableMaker):
             name: (analysed(plan, bound_to, self._get_pipeline, seconds) if name in shown else plan, mode)
             for name, (plan, mode) in plans.items()
         }
-        return self._definitions.register(known, bound_to, if_not_exists=if_not_exists, replace=replace)
+        return self._definitions.register(known, bound_to, if_not_exists=if_not_exists, replace=replace, by=by)
 
-    def unregister(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+    def unregister(self, name: str, *, cascade: bool = False, if_exists: bool = False, by: User | None = None) -> None:
         """Let a query go; with `cascade` those that read it too."""
         if if_exists and self._store.catalog.query(name) is None:
             return
-        self._definitions.unregister([standing_query(self._store.catalog, name).name], cascade=cascade)
+        self._definitions.unregister([standing_query(self._store.catalog, name).name], cascade=cascade, by=by)
 
     def query(self, name: str) -> Query:
         state = standing_query(self._snapshot(), name)
@@ -357,9 +325,15 @@ class Database(FunctionMaker, TableMaker):
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
         with self._store.pin() as catalog:
-            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog)
+            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog))
             said = explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker)
             return f"{said}\n{analysis(current, catalog, self._invoker, self._ingest)}" if analyze else said
+
+    def session(self, user: User) -> Session:
+        """This database as a user may use it."""
+        from ladle.engine.session import Session
+
+        return Session(self, user)
 
     # -- functions --
 
@@ -412,7 +386,7 @@ class Database(FunctionMaker, TableMaker):
             read_only=not self._store.warehouse.writable,
             spark="running" if self._pipeline.started else "not started",
             streams=self._report.streams(catalog),
-            sources=self._report.sources(catalog, list(self._attached.values())),
+            sources=self._report.sources(catalog, self._sources.attached),
             queries=self._report.queries(catalog, self._invocations),
             backfills=tuple(
                 BackfillStatus(name, progress.done, progress.total)
@@ -422,6 +396,26 @@ class Database(FunctionMaker, TableMaker):
             cache_misses=self._store.cache.misses,
             problems=dict(self._maintenance.errors),
         )
+
+    def pulse(self) -> Pulse:
+        """What changes all the time, told without a look at each query."""
+        with self._store.pin() as catalog:
+            streams = catalog.streams.values()
+            return Pulse(
+                catalog.epoch,
+                len(catalog.queries),
+                self._invocations.total(),
+                self._report.streams(catalog),
+                self._report.sources(catalog, self._sources.attached),
+                {stream.name: operators(self._ingest.tickets(stream)) for stream in streams},
+                self._store.cache.hits,
+                self._store.cache.misses,
+            )
+
+    def await_commit(self, seen: int, seconds: float) -> int:
+        """Wait until there is a later entry in the log than `seen`, but not for longer; the last one's number."""
+        self._changes.await_commit(seen, seconds)
+        return self._snapshot().seq
 
     def maintain(self) -> None:
         """One round of housekeeping, now."""
@@ -449,8 +443,7 @@ class Database(FunctionMaker, TableMaker):
             last.callback(self._pipeline.close)
             for call in self._on_close:
                 call()
-            for attached in self._attached.values():
-                attached.stop()
+            self._sources.stop()
             self._ingest.stop()
             self._background.stop()
             if self._store.warehouse.writable:
@@ -477,9 +470,6 @@ class Database(FunctionMaker, TableMaker):
     def _snapshot(self) -> Catalog:
         self._store.refresh()
         return self._store.catalog
-
-    def _attached_to(self, stream: str) -> list[Attached]:
-        return [a for (name, _), a in self._attached.items() if name == stream and a.state in ("running", "restarting")]
 
     def _require_writable(self) -> None:
         if self._closed:

@@ -8,11 +8,12 @@ from contextlib import nullcontext
 
 from ladle import catalog as entries
 from ladle import sql
+from ladle.access import User
 from ladle.catalog import Catalog, QueryState, StreamState, TableState
 from ladle.collector import uncollected
 from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, InUse, LadleError, Unsupported, unknown
+from ladle.errors import AlreadyExists, Denied, InUse, LadleError, LimitExceeded, Unsupported, unknown
 from ladle.plan import Plan, WindowKind
 from ladle.schema import Column, StreamSchema, TableSchema, type_name
 from ladle.sql.statements import Materialize
@@ -44,7 +45,7 @@ class Definitions:
         if_not_exists: bool,
     ) -> bool:
         """Whether the stream is new: with `if_not_exists` it may have been there."""
-        _check_name("stream", name)
+        check_name("stream", name)
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             if catalog.stream(name) is not None and if_not_exists:
@@ -86,7 +87,7 @@ class Definitions:
 
     def create_table(self, name: str, schema: TableSchema, *, if_not_exists: bool) -> bool:
         """Whether the table is new: with `if_not_exists` it may have been there."""
-        _check_name("table", name)
+        check_name("table", name)
         if not schema.columns:
             raise LadleError(f"Table '{name}' needs a column at least.")
 
@@ -127,6 +128,7 @@ class Definitions:
         *,
         if_not_exists: bool = False,
         replace: bool = False,
+        by: User | None = None,
     ) -> bool:
         """Let plans stand that were bound to a catalog. Binding is slow beside a commit, so it comes before it.
 
@@ -139,15 +141,24 @@ class Definitions:
         if twice:
             raise AlreadyExists(f"'{twice[0]}' is given twice.", hint="names are compared without case")
         for name in plans:
-            _check_name("query", name)
+            check_name("query", name)
+
+        owner = None if by is None or by.local else by.name
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             standing = {name for name in plans if catalog.query(name) is not None}
             for name in plans:
                 if name not in standing or not (if_not_exists or replace):
                     _refuse_taken(catalog, name, "query")
+                elif replace:
+                    require_owner(catalog, name, by)
+            self._check_share(catalog, len(plans) - len(standing), by)
             current = [
-                (name, plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, catalog), mode)
+                (
+                    name,
+                    plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog)),
+                    mode,
+                )
                 for name, (plan, mode) in plans.items()
                 if replace or name not in standing
             ]
@@ -155,18 +166,29 @@ class Definitions:
                 _refuse_unbounded(catalog, plan, mode)
             now_us = self._store.clock.now_us()
             if replace and standing:
-                return entries.register(_with_readers_bound(catalog, current, now_us), now_us, replacing=True)
-            return entries.register(current, now_us) if current else None
+                bound = _with_readers_bound(catalog, current, now_us)
+                return entries.register(bound, now_us, replacing=True, owner=owner)
+            return entries.register(current, now_us, owner=owner) if current else None
 
         with uncollected() if len(plans) > _MANY else nullcontext():
             return self._store.commit(make_entry) is not None
 
-    def unregister(self, names: Sequence[str], *, cascade: bool) -> None:
+    def _check_share(self, catalog: Catalog, more: int, by: User | None) -> None:
+        most = self._store.settings.queries_per_owner_max
+        if by is not None and catalog.access.owned.get(by.name.lower(), 0) + more > most:
+            raise LimitExceeded(
+                f"'{by.name}' would have more than {most:,} standing queries.",
+                hint="drop some, or have the setting queries_per_owner_max raised",
+            )
+
+    def unregister(self, names: Sequence[str], *, cascade: bool, by: User | None = None) -> None:
         """Let queries go; with `cascade` those that read them too."""
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             meant = {name.lower() for name in names if catalog.query(name) is not None}
             gone = _with_readers(catalog, meant)
+            for name in sorted(gone if cascade else meant):
+                require_owner(catalog, name, by)
             if gone > meant and not cascade:
                 raise InUse(
                     f"Query '{names[0]}' can't be dropped: others read it: {', '.join(sorted(gone - meant))}.",
@@ -175,6 +197,12 @@ class Definitions:
             return entries.unregister(sorted(gone)) if gone else None
 
         self._store.commit(make_entry)
+
+
+def require_owner(catalog: Catalog, query: str, by: User | None) -> None:
+    if by is not None and not catalog.access.owns(by, query):
+        # Of a query that is not shared nothing is said, not even whose it is.
+        raise Denied(f"Query '{query}' is not yours to change.", hint="only its owner and admins may")
 
 
 def base_stream(catalog: Catalog, name: str) -> StreamState:
@@ -304,6 +332,6 @@ def _refuse_taken(catalog: Catalog, name: str, wanted: str) -> None:
             raise AlreadyExists(f"There is a {kind} '{found.name}' already.", hint=hint)
 
 
-def _check_name(kind: str, name: str) -> None:
+def check_name(kind: str, name: str) -> None:
     if not name or not name.replace("_", "a").replace("-", "a").isalnum():
         raise LadleError(f"'{name}' can't name a {kind}.", hint="use letters, digits, _ and -")

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ladle import catalog as entries
 from ladle.archive.files import storage_error
-from ladle.archive.inbox import Inbox, list_pushed
+from ladle.archive.inbox import Inbox, Pushed, key_digest, list_pushed
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
@@ -79,16 +79,24 @@ class Ingest:
 
     # -- pushes --
 
-    def push(self, stream: StreamState, table: pa.Table) -> int:
-        """Receive rows durably; the number of the push."""
+    def push(self, stream: StreamState, table: pa.Table, key: str | None = None) -> int:
+        """Receive rows durably; the number of the push, or 0 when one with that key was taken in already."""
         with self._open():
-            return self._put(stream, table)
+            return self._put(stream, table, None if key is None else key_digest(key))
 
-    def _put(self, stream: StreamState, table: pa.Table) -> int:
+    def _put(self, stream: StreamState, table: pa.Table, key: str | None) -> int:
         if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
             arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
             table = table.append_column(ARRIVAL, arrived)
-        return self.lane(stream).inbox.put(table)
+        return self.lane(stream).inbox.put(table, key, lambda known: self._epoch_of(stream, known) is not None)
+
+    def epoch_of(self, stream: StreamState, key: str) -> int | None:
+        """The epoch that took in the push with a key."""
+        return self._epoch_of(stream, key_digest(key))
+
+    def _epoch_of(self, stream: StreamState, key: str) -> int | None:
+        current = _current(self._store.catalog, stream.name, stream.id)
+        return None if current is None else current.keys.get(key)
 
     def drain(self, stream: StreamState, upto: int | None = None) -> int | None:
         """Take in what was pushed, up to a push at least; the epoch that one is in."""
@@ -111,8 +119,7 @@ class Ingest:
                     if rows > _PUSHED_ROWS_MAX:
                         break
                     batch.append(pushed)
-                paths = [pushed.path for pushed in batch]
-                self._take_in_pushed(lane, current, [pushed.seq for pushed in batch], paths)
+                self._take_in_pushed(lane, current, batch)
 
     def drain_later(self, stream: StreamState) -> None:
         """Have a worker take in what was pushed."""
@@ -211,6 +218,8 @@ class Ingest:
         source: str,
         batch: int,
         run: Callable[[EpochTask], list[Manifest]],
+        *,
+        keys: Sequence[str] = (),
     ) -> int | None:
         """One epoch; its number, or None when the batch is in the log already or the stream is gone."""
         catalog = self._store.catalog
@@ -234,7 +243,7 @@ class Ingest:
                 current = _current(newest, stream_name, stream_id)
                 if current is None or current.batches.get(source, -1) >= batch:
                     return None
-                return entries.epoch(current.name, source, batch, task.arrived_us, files, quarantined)
+                return entries.epoch(current.name, source, batch, task.arrived_us, files, quarantined, keys)
 
             committed = self._store.commit(make_entry)
         finally:
@@ -345,9 +354,16 @@ class Ingest:
             late=self.joining.late(catalog, stream),
         )
 
-    def _take_in_pushed(self, lane: Lane, stream: StreamState, seqs: Sequence[int], paths: Sequence[Path]) -> None:
+    def _take_in_pushed(self, lane: Lane, stream: StreamState, batch: Sequence[Pushed]) -> None:
+        seqs = [pushed.seq for pushed in batch]
+        paths = [pushed.path for pushed in batch]
         epoch = self.take_in(
-            stream.name, stream.id, INBOX, seqs[-1], lambda task: self._pipeline().run_pushed(task, paths)
+            stream.name,
+            stream.id,
+            INBOX,
+            seqs[-1],
+            lambda task: self._pipeline().run_pushed(task, paths),
+            keys=[pushed.key for pushed in batch if pushed.key is not None],
         )
         if epoch is not None:
             for seq in seqs:

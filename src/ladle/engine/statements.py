@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from ladle import sql
+from ladle.access import Token
 from ladle.answer import Answer
 from ladle.archive.warehouse import archive_of
 from ladle.catalog import Catalog
@@ -23,23 +24,29 @@ from ladle.sql.statements import (
     CreateQuery,
     CreateStream,
     CreateTable,
+    CreateToken,
     DeleteRows,
     Describe,
     DropFunction,
     DropQuery,
     DropStream,
     DropTable,
+    DropToken,
     ExplainQuery,
     ExplainSelect,
+    Grant,
     Insert,
     InsertRows,
     Materialize,
+    Revoke,
     Select,
     SetRetain,
     ShowFunctions,
+    ShowGrants,
     ShowQueries,
     ShowStreams,
     ShowTables,
+    ShowTokens,
     Statement,
     Subscribe,
     UpdateRows,
@@ -47,9 +54,13 @@ from ladle.sql.statements import (
 
 if TYPE_CHECKING:
     from ladle.engine.database import Database
+    from ladle.engine.session import Session
+
+    Db: TypeAlias = Database | Session
+    """All of a database, or what a user may do with it."""
 
 
-def run_script(db: Database, text: str) -> list[Answer]:
+def run_script(db: Db, text: str) -> list[Answer]:
     """Carry out the statements of a script, one after the other; errors have positions in the whole text."""
     answers = []
     begin = 0
@@ -72,7 +83,7 @@ def _in_script(position: Position | None, before: str) -> Position | None:
     return Position(position.line + before.count("\n"), column)
 
 
-def run_statement(db: Database, text: str) -> Answer:
+def run_statement(db: Db, text: str) -> Answer:
     """Bind one statement to the newest catalog and carry it out."""
     catalog = db.catalog
     statement: Statement = sql.parse_one(text, catalog)
@@ -123,6 +134,23 @@ def run_statement(db: Database, text: str) -> Answer:
             return _table(db, _tables(catalog))
         case ShowQueries():
             return _table(db, _queries(catalog))
+        case CreateToken(name, role, replace):
+            made = pa.table({"token": [db.rights.create_token(name, role, replace=replace)]})
+            return _table(db, made, f"token of {name}, a {role.value}; it is shown this once")
+        case DropToken(name, if_exists):
+            db.rights.drop_token(name, if_exists=if_exists)
+            known = name.lower() in catalog.access.tokens
+            return _said(db, f"token {name} dropped" if known else f"there was no token {name}")
+        case Grant(query, to):
+            db.rights.grant(query, to)
+            return _said(db, f"{to} may read query {query}")
+        case Revoke(query, to):
+            db.rights.revoke(query, to)
+            return _said(db, f"query {query} is not shared with {to}")
+        case ShowTokens():
+            return _table(db, _tokens(db.rights.tokens(), catalog))
+        case ShowGrants():
+            return _table(db, _grants(catalog))
         case Describe(name, function):
             if function or _is_function(catalog, name):
                 return _table(db, _describe_function(catalog, name))
@@ -140,7 +168,7 @@ def run_statement(db: Database, text: str) -> Answer:
             )
 
 
-def _create_query(db: Database, create: CreateQuery, catalog: Catalog) -> Answer:
+def _create_query(db: Db, create: CreateQuery, catalog: Catalog) -> Answer:
     changed = db.register_plans(
         {create.name: (create.plan, create.materialize or Materialize.AUTO)},
         catalog,
@@ -153,7 +181,7 @@ def _create_query(db: Database, create: CreateQuery, catalog: Catalog) -> Answer
     return _said(db, f"query {create.name} {'replaced' if replaced else 'stands'}")
 
 
-def _create_function(db: Database, create: CreateFunction, catalog: Catalog) -> Answer:
+def _create_function(db: Db, create: CreateFunction, catalog: Catalog) -> Answer:
     definition = define_in_sql(create.name, create.parameters, create.returns, create.text)
     before = catalog.function(create.name)
     function = db.define_function(definition, replace=create.replace, if_not_exists=create.if_not_exists)
@@ -162,7 +190,7 @@ def _create_function(db: Database, create: CreateFunction, catalog: Catalog) -> 
     return _said(db, f"function {function.name} {'created' if before is None else 'replaced'}")
 
 
-def _insert(db: Database, insert: Insert, catalog: Catalog) -> Answer:
+def _insert(db: Db, insert: Insert, catalog: Catalog) -> Answer:
     table = db.select(insert.plan, catalog).table
     if table.num_columns != len(insert.columns):
         raise TypeMismatch(
@@ -211,13 +239,34 @@ def _tables(catalog: Catalog) -> pa.Table:
 
 
 def _queries(catalog: Catalog) -> pa.Table:
-    queries = list(catalog.queries.values())
+    queries = catalog.standing()
     return _columns(
         name=[query.name for query in queries],
         materialize=[query.materialize.value for query in queries],
         window=[", ".join(dict.fromkeys(scan.window.kind.value for scan in q.plan.scans)) for q in queries],
         streams=[", ".join(query.plan.streams) for query in queries],
         sql=[query.sql for query in queries],
+    )
+
+
+def _tokens(tokens: Sequence[Token], catalog: Catalog) -> pa.Table:
+    return _columns(
+        name=[token.name for token in tokens],
+        role=[token.role.value for token in tokens],
+        created=[f"{to_datetime(token.created_us):%Y-%m-%d %H:%M:%S}" for token in tokens],
+        queries=[catalog.access.owned.get(token.name.lower(), 0) for token in tokens],
+    )
+
+
+def _grants(catalog: Catalog) -> pa.Table:
+    """Queries that have an owner, and with whom they are shared."""
+    owned = [(query, catalog.access.owner(query.name)) for query in catalog.standing()]
+    shown = [(query, owner) for query, owner in owned if owner is not None]
+    shared = catalog.access.grants
+    return _columns(
+        query=[query.name for query, _ in shown],
+        owner=[owner for _, owner in shown],
+        shared_with=[", ".join(sorted(shared.get(query.name.lower(), ()))) for query, _ in shown],
     )
 
 
@@ -300,14 +349,14 @@ def _columns(**columns: list[Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=list(columns))
 
 
-def _table(db: Database, table: pa.Table, message: str | None = None) -> Answer:
+def _table(db: Db, table: pa.Table, message: str | None = None) -> Answer:
     catalog = db.catalog
     return Answer(table, catalog.epoch, to_datetime(db.now_us()), message=message)
 
 
-def _text(db: Database, make: Callable[[], str]) -> Answer:
+def _text(db: Db, make: Callable[[], str]) -> Answer:
     return _table(db, _columns(plan=make().splitlines()))
 
 
-def _said(db: Database, message: str) -> Answer:
+def _said(db: Db, message: str) -> Answer:
     return Answer(pa.table({}), db.catalog.epoch, to_datetime(db.now_us()), message=message)

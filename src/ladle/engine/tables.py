@@ -151,7 +151,7 @@ def _current(change: Change, text: str, bound_to: Catalog, catalog: Catalog, tab
     same = before is not None and before.id == table.id
     if same and (change.plan is None or still_holds(change.plan, bound_to, catalog)):
         return change
-    again = sql.parse_one(text, catalog)
+    again = sql.parse_one(text, bound_to.renewed(catalog))
     if not isinstance(again, InsertRows | UpdateRows | DeleteRows):
         raise unknown("table", change.table, catalog.table_names())
     return again

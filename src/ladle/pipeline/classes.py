@@ -52,7 +52,7 @@ def make_archive() -> None:
 def _do_a_little(session: SparkSession, directory: str) -> None:
     import ladle
 
-    with ladle.connect(directory, spark=session) as db:
+    with ladle.connect(Path(directory), spark=session) as db:
         db.sql("CREATE STREAM ticks (timestamp TIMESTAMP, value BIGINT) TIMESTAMP BY timestamp")
         db.register("SELECT value FROM ticks WHERE value % 3 = 0", name="thirds")
         rate = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()

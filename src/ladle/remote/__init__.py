@@ -9,10 +9,11 @@ from typing import Any
 from ladle.engine import Database
 from ladle.errors import WarehouseBusy, WarehouseError
 from ladle.remote.client import RemoteDatabase
+from ladle.remote.local import SocketTransport
 
 _PATIENCE_SECONDS = 2.0
 
-__all__ = ["RemoteDatabase", "open_warehouse"]
+__all__ = ["RemoteDatabase", "SocketTransport", "open_warehouse"]
 
 
 def open_warehouse(
@@ -22,18 +23,18 @@ def open_warehouse(
 
     With `read_only` it is always opened here, beside whoever writes.
     """
-    from ladle.connection import connect
+    from ladle.connection import open_database
 
     if read_only:
-        return connect(path, read_only=True, settings=settings)
+        return open_database(path, read_only=True, settings=settings)
     root = Path(path).expanduser()
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            return connect(path, settings=settings)
+            return open_database(path, settings=settings)
         except WarehouseBusy as busy:
             try:
-                return RemoteDatabase(root, root / "ladle.sock")
+                return RemoteDatabase(SocketTransport(root))
             except OSError as error:
                 # The other process may be opening or closing it just now.
                 if time.monotonic() > deadline:

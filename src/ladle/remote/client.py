@@ -1,14 +1,15 @@
-"""A database reached through the process that holds its warehouse. The same interface, less what needs Spark here."""
+"""A database reached through another process: over the socket in its warehouse, or over HTTP.
+
+The interface of `Database`, less what needs Spark here. What is asked is a request with a name (`do`); how it gets
+there and back is the transport's affair.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -17,25 +18,31 @@ from ladle.catalog import StreamState
 from ladle.clock import moment_of
 from ladle.engine.functions import FunctionMaker
 from ladle.engine.handles import Query, Stream, Table
+from ladle.engine.rights import TokenMaker
 from ladle.engine.rows import as_table, fitting_rows
 from ladle.engine.source import Definition
 from ladle.engine.tables import TableMaker
-from ladle.errors import SqlError, WarehouseError, unknown
+from ladle.errors import SqlError, unknown
 from ladle.plan import Function
-from ladle.remote import wire
-from ladle.schema import Column, StreamSchema, TableSchema, decode_schema
+from ladle.remote import forms
+from ladle.schema import TableSchema
 from ladle.sql.statements import Materialize
-from ladle.status import BackfillStatus, QueryStatus, SourceStatus, Status, StreamStatus
+from ladle.status import Status
 
 
-class RemoteDatabase(FunctionMaker, TableMaker):
-    """Made by `ladle.remote.open_warehouse`."""
+class Transport(Protocol):
+    """How requests get there. Raises what the other side raised, and WarehouseError when it went away."""
 
-    def __init__(self, path: Path, socket_path: Path) -> None:
-        self.path = path
-        self._socket_path = socket_path
-        self._connection = wire.dial(socket_path)
-        self._lock = threading.Lock()
+    def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]: ...
+
+    def close(self) -> None: ...
+
+
+class RemoteDatabase(FunctionMaker, TableMaker, TokenMaker):
+    """Made by `ladle.remote.open_warehouse`, or by `ladle.connect` with an address."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     def sql(self, text: str) -> Answer:
         answers = self.execute(text)
@@ -45,7 +52,7 @@ class RemoteDatabase(FunctionMaker, TableMaker):
 
     def execute(self, text: str) -> list[Answer]:
         header, tables = self._ask({"do": "execute", "text": text})
-        return [wire.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
+        return [forms.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
 
     def register(
         self,
@@ -69,8 +76,7 @@ class RemoteDatabase(FunctionMaker, TableMaker):
     ) -> list[Query]:
         how = {"materialize": materialize, "if_not_exists": if_not_exists, "replace": replace}
         self._ask({"do": "register", "queries": dict(queries), **how})
-        names = {name.lower() for name in queries}
-        return [query for query in self.queries() if query.name.lower() in names]
+        return [self.query(name) for name in queries]
 
     def unregister(self, name: str) -> None:
         self._ask({"do": "unregister", "name": name})
@@ -78,20 +84,20 @@ class RemoteDatabase(FunctionMaker, TableMaker):
     def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer:
         moment = None if now is None else moment_of(now).isoformat()
         header, tables = self._ask({"do": "invoke", "name": name, "now": moment})
-        return wire.answer_from_json(header["answers"][0], tables[0])
+        return forms.answer_from_json(header["answers"][0], tables[0])
 
     def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]:
         header, tables = self._ask({"do": "changes", "name": name, "since": since, "seconds": seconds})
-        answers = [wire.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
+        answers = [forms.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
         return answers, int(header["epoch"])
 
-    def push(self, stream: str, rows: Any, *, wait: bool = False) -> int | None:
+    def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         streams = self.streams()
         known = next((s for s in streams if s.name.lower() == stream.lower()), None)
         if known is None:
             raise unknown("stream", stream, [s.name for s in streams])
         table: pa.Table = as_table(rows, StreamState(0, known.name, known.schema))
-        header, _ = self._ask({"do": "push", "stream": known.name, "wait": wait}, [table])
+        header, _ = self._ask({"do": "push", "stream": known.name, "wait": wait, "key": key}, [table])
         epoch: int | None = header["epoch"]
         return epoch
 
@@ -100,23 +106,19 @@ class RemoteDatabase(FunctionMaker, TableMaker):
         self.push(stream, rows)
 
     def query(self, name: str) -> Query:
-        queries = self.queries()
-        found = next((q for q in queries if q.name.lower() == name.lower()), None)
-        if found is None:
-            raise unknown("query", name, [q.name for q in queries])
-        return found
+        header, _ = self._ask({"do": "query", "name": name})
+        return self._query(header)
 
     def queries(self) -> list[Query]:
         header, _ = self._ask({"do": "queries"})
-        return [Query(self, name, sql, Materialize(mode)) for name, sql, mode in header["queries"]]
+        return [self._query(value) for value in header["queries"]]
+
+    def _query(self, value: Mapping[str, Any]) -> Query:
+        return Query(self, value["name"], value["sql"], Materialize(value["materialize"]))
 
     def streams(self) -> list[Stream]:
         header, _ = self._ask({"do": "streams"})
-        streams = []
-        for name, columns, timestamp, retain_us, rows, epochs in header["streams"]:
-            declared = tuple(Column(field.name, field.type) for field in decode_schema(columns))
-            streams.append(Stream(name, StreamSchema(declared, timestamp), retain_us, rows, epochs))
-        return streams
+        return [forms.stream_from_json(value) for value in header["streams"]]
 
     def define_table(self, name: str, schema: TableSchema, *, if_not_exists: bool) -> bool:
         request = {"do": "create_table", "name": name, "schema": schema.to_json(), "if_not_exists": if_not_exists}
@@ -136,7 +138,7 @@ class RemoteDatabase(FunctionMaker, TableMaker):
 
     def tables(self) -> list[Table]:
         header, _ = self._ask({"do": "tables"})
-        return [Table(name, TableSchema.from_json(schema), *rest) for name, schema, *rest in header["tables"]]
+        return [forms.table_from_json(value) for value in header["tables"]]
 
     def define_function(self, definition: Definition, *, replace: bool, if_not_exists: bool) -> Function:
         how = {"replace": replace, "if_not_exists": if_not_exists}
@@ -156,20 +158,10 @@ class RemoteDatabase(FunctionMaker, TableMaker):
 
     def status(self) -> Status:
         header, _ = self._ask({"do": "status"})
-        value = header["status"]
-        streams = [
-            {**s, "clock": None if s["clock"] is None else datetime.fromisoformat(s["clock"])} for s in value["streams"]
-        ]
-        parts = {
-            "streams": tuple(StreamStatus(**stream) for stream in streams),
-            "sources": tuple(SourceStatus(**source) for source in value["sources"]),
-            "queries": tuple(QueryStatus(**query) for query in value["queries"]),
-            "backfills": tuple(BackfillStatus(**backfill) for backfill in value["backfills"]),
-        }
-        return Status(**{**value, **parts})
+        return forms.status_from_json(header["status"])
 
     def close(self) -> None:
-        self._connection.close()
+        self._transport.close()
 
     def __enter__(self) -> RemoteDatabase:
         return self
@@ -182,21 +174,4 @@ class RemoteDatabase(FunctionMaker, TableMaker):
     def _ask(
         self, request: dict[str, Any], tables: list[pa.Table] | None = None
     ) -> tuple[dict[str, Any], list[pa.Table]]:
-        with self._lock:
-            try:
-                wire.send(self._connection, request, tables)
-                header, replies = wire.receive(self._connection)
-            except KeyboardInterrupt:
-                # This answer is still to come, and must not be taken for the next one.
-                self._connection.close()
-                with contextlib.suppress(OSError):
-                    self._connection = wire.dial(self._socket_path)
-                raise
-            except (wire.Disconnected, OSError) as error:
-                raise WarehouseError(
-                    f"The process that holds the warehouse {self.path} went away: {error}",
-                    hint="what it had acknowledged is safe; try again",
-                ) from None
-        if "error" in header:
-            raise wire.error_from_json(header["error"])
-        return header, replies
+        return self._transport.ask(request, tables or [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import socket
 import threading
@@ -15,8 +14,8 @@ import pyarrow as pa
 from ladle.engine.source import Definition
 from ladle.errors import LadleError
 from ladle.plan import Function
-from ladle.remote import wire
-from ladle.schema import TableSchema, encode_schema
+from ladle.remote import forms, wire
+from ladle.schema import TableSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,11 +76,11 @@ class SocketServer:
                     try:
                         header, replies = self._run(request, tables)
                     except LadleError as error:
-                        header, replies = {"error": wire.error_to_json(error)}, []
+                        header, replies = {"error": forms.error_to_json(error)}, []
                     except Exception as error:
                         _log.exception("a request of another process failed")
                         told = LadleError(f"The running process failed: {type(error).__name__}: {error}")
-                        header, replies = {"error": wire.error_to_json(told)}, []
+                        header, replies = {"error": forms.error_to_json(told)}, []
                     wire.send(connection, header, replies)
         except (wire.Disconnected, OSError, ValueError, KeyError, pa.ArrowException) as error:
             _log.debug("client gone: %s", error)
@@ -95,14 +94,14 @@ class SocketServer:
         match request["do"]:
             case "execute":
                 answers = db.execute(request["text"])
-                return {"answers": [wire.answer_to_json(a) for a in answers]}, [a.table for a in answers]
+                return {"answers": [forms.answer_to_json(a) for a in answers]}, [a.table for a in answers]
             case "invoke":
                 now = request["now"] and datetime.fromisoformat(request["now"])
                 answer = db.invoke(request["name"], now=now)
-                return {"answers": [wire.answer_to_json(answer)]}, [answer.table]
+                return {"answers": [forms.answer_to_json(answer)]}, [answer.table]
             case "changes":
                 answers, epoch = db.changes(request["name"], since=request["since"], seconds=request["seconds"])
-                told = {"answers": [wire.answer_to_json(each) for each in answers], "epoch": epoch}
+                told = {"answers": [forms.answer_to_json(each) for each in answers], "epoch": epoch}
                 return told, [each.table for each in answers]
             case "register":
                 how = {key: request[key] for key in ("materialize", "if_not_exists", "replace") if key in request}
@@ -112,16 +111,18 @@ class SocketServer:
                 db.unregister(request["name"])
                 return {}, []
             case "push":
-                return {"epoch": db.push(request["stream"], tables[0], wait=request["wait"])}, []
+                pushed = db.push(request["stream"], tables[0], wait=request["wait"], key=request.get("key"))
+                return {"epoch": pushed}, []
             case "explain":
                 return {"text": db.explain(request["text"], analyze=request.get("analyze", False))}, []
+            case "query":
+                query = db.query(request["name"])
+                return {"name": query.name, "sql": query.sql, "materialize": query.materialize}, []
             case "queries":
-                return {"queries": [[q.name, q.sql, q.materialize] for q in db.queries()]}, []
+                fields = ("name", "sql", "materialize")
+                return {"queries": [{name: getattr(q, name) for name in fields} for q in db.queries()]}, []
             case "streams":
-                streams = db.streams()
-                schemas = [[s.name, encode_schema(s.schema.declared), s.schema.timestamp] for s in streams]
-                counts = [[s.retain_us, s.rows, s.epochs] for s in streams]
-                return {"streams": [[*schema, *count] for schema, count in zip(schemas, counts, strict=True)]}, []
+                return {"streams": [forms.stream_to_json(stream) for stream in db.streams()]}, []
             case "create_table":
                 schema = TableSchema.from_json(request["schema"])
                 return {"new": db.define_table(request["name"], schema, if_not_exists=request["if_not_exists"])}, []
@@ -131,7 +132,7 @@ class SocketServer:
             case "insert":
                 return {"rows": db.insert(request["table"], tables[0])}, []
             case "tables":
-                return {"tables": [[t.name, t.schema.to_json(), t.rows, t.version] for t in db.tables()]}, []
+                return {"tables": [forms.table_to_json(table) for table in db.tables()]}, []
             case "create_function":
                 definition = Definition.of(Function.from_json(request["function"]))
                 how = {key: request[key] for key in ("replace", "if_not_exists")}
@@ -142,6 +143,6 @@ class SocketServer:
             case "functions":
                 return {"functions": [function.to_json() for function in db.functions()]}, []
             case "status":
-                return {"status": dataclasses.asdict(db.status())}, []
+                return {"status": forms.status_to_json(db.status())}, []
             case other:
                 raise LadleError(f"The running process does not know '{other}'.", hint="restart it with this version")

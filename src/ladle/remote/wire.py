@@ -1,4 +1,4 @@
-"""What goes over the socket: a JSON header, then as many Arrow tables as the header says."""
+"""Messages between processes: a JSON header, then as many Arrow tables as the header says."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
-from ladle.answer import Answer, ResolvedWindow
-from ladle.errors import LadleError, Position
 
 _LENGTH = struct.Struct("<Q")
 _HEADER_BYTES_MAX = 64 << 20
@@ -27,11 +23,31 @@ class Disconnected(Exception):
 
 
 def send(connection: socket.socket, header: dict[str, Any], tables: list[pa.Table] | None = None) -> None:
-    payloads = [_encode(table) for table in tables or []]
+    for part in _parts(header, tables or []):
+        connection.sendall(part)
+
+
+def pack(header: dict[str, Any], tables: Sequence[pa.Table] = ()) -> bytes:
+    """The same as one message, for those who have a carrier of their own."""
+    return b"".join(_parts(header, tables))
+
+
+def unpack(message: bytes) -> tuple[dict[str, Any], list[pa.Table]]:
+    (length,) = _LENGTH.unpack_from(message)
+    at = _LENGTH.size + length
+    header: dict[str, Any] = json.loads(message[_LENGTH.size : at])
+    tables = []
+    for size in header.pop("payloads"):
+        tables.append(pa.ipc.open_stream(pa.py_buffer(message).slice(at, size)).read_all())
+        at += size
+    return header, tables
+
+
+def _parts(header: dict[str, Any], tables: Sequence[pa.Table]) -> Iterator[bytes | memoryview]:
+    payloads = [encode_table(table) for table in tables]
     body = json.dumps({**header, "payloads": [payload.size for payload in payloads]}, default=str).encode()
-    connection.sendall(_LENGTH.pack(len(body)) + body)
-    for payload in payloads:
-        connection.sendall(memoryview(payload))
+    yield _LENGTH.pack(len(body)) + body
+    yield from (memoryview(payload) for payload in payloads)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[pa.Table]]:
@@ -86,51 +102,7 @@ class _Address:
             os.close(self._directory)
 
 
-def answer_to_json(answer: Answer) -> dict[str, Any]:
-    return {
-        "epoch": answer.epoch,
-        "now": answer.now.isoformat(),
-        "seconds": answer.seconds,
-        "message": answer.message,
-        "windows": [
-            [w.stream, w.begin and w.begin.isoformat(), w.end and w.end.isoformat(), w.rows] for w in answer.windows
-        ],
-    }
-
-
-def answer_from_json(value: dict[str, Any], table: pa.Table) -> Answer:
-    windows = tuple(
-        ResolvedWindow(stream, begin and datetime.fromisoformat(begin), end and datetime.fromisoformat(end), rows)
-        for stream, begin, end, rows in value["windows"]
-    )
-    now = datetime.fromisoformat(value["now"])
-    return Answer(table, value["epoch"], now, windows, value["seconds"], value["message"])
-
-
-def error_to_json(error: LadleError) -> dict[str, Any]:
-    position = error.position
-    return {
-        "code": error.code,
-        "message": error.message,
-        "hint": error.hint,
-        "position": None if position is None else [position.line, position.column],
-    }
-
-
-def error_from_json(value: dict[str, Any]) -> LadleError:
-    position = None if value["position"] is None else Position(*value["position"])
-    kind = next((k for k in _kinds(LadleError) if k.code == value["code"]), LadleError)
-    return kind(value["message"], hint=value["hint"], position=position)
-
-
-def _kinds(root: type[LadleError]) -> Iterator[type[LadleError]]:
-    """All kinds of errors, wherever they are defined."""
-    yield root
-    for kind in root.__subclasses__():
-        yield from _kinds(kind)
-
-
-def _encode(table: pa.Table) -> pa.Buffer:
+def encode_table(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

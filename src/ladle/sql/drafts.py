@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from ladle.access import Role
 from ladle.sql.statements import Materialize
 
 
@@ -74,6 +75,29 @@ class CreateFunctionDraft:
 
 
 @dataclass(frozen=True)
+class CreateSourceDraft:
+    name: exp.Identifier
+    stream: exp.Identifier
+    format: exp.Identifier
+    options: tuple[tuple[str, str], ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class CreateTokenDraft:
+    name: exp.Identifier
+    role: Role
+    replace: bool
+
+
+@dataclass(frozen=True)
+class GrantDraft:
+    query: exp.Identifier
+    to: exp.Identifier
+    revoke: bool
+
+
+@dataclass(frozen=True)
 class ShowDraft:
     kind: str
 
@@ -139,6 +163,9 @@ Draft = (
     | DropDraft
     | CreateQueryDraft
     | CreateFunctionDraft
+    | CreateSourceDraft
+    | CreateTokenDraft
+    | GrantDraft
     | ShowDraft
     | DescribeDraft
     | SelectDraft

@@ -14,13 +14,16 @@ from ladle.sql.drafts import (
     AddColumnDraft,
     CreateFunctionDraft,
     CreateQueryDraft,
+    CreateSourceDraft,
     CreateStreamDraft,
     CreateTableDraft,
+    CreateTokenDraft,
     DeleteDraft,
     DescribeDraft,
     DropDraft,
     ExplainQueryDraft,
     ExplainSelectDraft,
+    GrantDraft,
     InsertDraft,
     SelectDraft,
     SetRetainDraft,
@@ -36,21 +39,30 @@ from ladle.sql.statements import (
     AddColumn,
     CreateFunction,
     CreateQuery,
+    CreateSource,
     CreateStream,
     CreateTable,
+    CreateToken,
     Describe,
     DropFunction,
     DropQuery,
+    DropSource,
     DropStream,
     DropTable,
+    DropToken,
     ExplainQuery,
     ExplainSelect,
+    Grant,
+    Revoke,
     Select,
     SetRetain,
     ShowFunctions,
+    ShowGrants,
     ShowQueries,
+    ShowSources,
     ShowStreams,
     ShowTables,
+    ShowTokens,
     Statement,
     Subscribe,
 )
@@ -81,8 +93,18 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return AddColumn(stream.name, _column(*column))
         case SetRetainDraft(stream, retain):
             return SetRetain(stream.name, None if retain is None else interval_us(retain, "RETAIN", source))
+        case DropDraft("SOURCE" | "TOKEN" as kind, name, cascade, if_exists):
+            if cascade:
+                raise SqlError(f"DROP {kind} takes no CASCADE: nothing depends on it.", position=source.of(name))
+            return (DropSource if kind == "SOURCE" else DropToken)(name.name, if_exists)
         case DropDraft(kind, name, cascade, if_exists):
             return _DROPS[kind](name.name, cascade=cascade, if_exists=if_exists)
+        case CreateSourceDraft(name, stream, form, options, if_not_exists):
+            return CreateSource(name.name, stream.name, form.name.lower(), options, if_not_exists)
+        case CreateTokenDraft(name, role, replace):
+            return CreateToken(name.name, role, replace)
+        case GrantDraft(query, to, revoke):
+            return Revoke(query.name, to.name) if revoke else Grant(query.name, to.name)
         case CreateFunctionDraft() as create:
             return _create_function(create)
         case ShowDraft(kind):
@@ -101,11 +123,23 @@ _DROPS: dict[str, type[DropStream] | type[DropTable] | type[DropQuery] | type[Dr
     "QUERY": DropQuery,
     "FUNCTION": DropFunction,
 }
-_SHOWS: dict[str, type[ShowStreams] | type[ShowTables] | type[ShowQueries] | type[ShowFunctions]] = {
+_Shows = (
+    type[ShowStreams]
+    | type[ShowTables]
+    | type[ShowQueries]
+    | type[ShowFunctions]
+    | type[ShowSources]
+    | type[ShowTokens]
+    | type[ShowGrants]
+)
+_SHOWS: dict[str, _Shows] = {
     "STREAMS": ShowStreams,
     "TABLES": ShowTables,
     "QUERIES": ShowQueries,
     "FUNCTIONS": ShowFunctions,
+    "SOURCES": ShowSources,
+    "TOKENS": ShowTokens,
+    "GRANTS": ShowGrants,
 }
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from ladle.access import Role
 from ladle.plan import Plan
 from ladle.schema import Column, StreamSchema, TableSchema
 
@@ -120,6 +121,65 @@ class ShowQueries:
 
 
 @dataclass(frozen=True)
+class CreateSource:
+    """Data that Spark reads, or that a client of ours listens to, flows into a stream for as long as it is there."""
+
+    name: str
+    stream: str
+    format: str
+    options: tuple[tuple[str, str], ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropSource:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowSources:
+    pass
+
+
+@dataclass(frozen=True)
+class CreateToken:
+    name: str
+    role: Role
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class DropToken:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowTokens:
+    pass
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Let somebody read a query."""
+
+    query: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Revoke:
+    query: str
+    to: str
+
+
+@dataclass(frozen=True)
+class ShowGrants:
+    pass
+
+
+@dataclass(frozen=True)
 class Describe:
     name: str
     function: bool = False
@@ -198,6 +258,15 @@ Statement = (
     | ShowStreams
     | ShowTables
     | ShowQueries
+    | CreateSource
+    | DropSource
+    | ShowSources
+    | CreateToken
+    | DropToken
+    | ShowTokens
+    | Grant
+    | Revoke
+    | ShowGrants
     | Describe
     | Select
     | Insert

@@ -24,9 +24,9 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from ladle.cli.records import Int64s, cut_records, line_numbers
 from ladle.columns import from_numpy
 from ladle.errors import LadleError
+from ladle.formats.records import Int64s, cut_records, line_numbers
 from ladle.schema import StreamSchema
 from ladle.stem.intake import FILE, LINE, RAW, REASON, rows_to_table
 

@@ -10,9 +10,9 @@ import time
 import pyarrow as pa
 import pytest
 
-from ladle.cli import records, rows
-from ladle.cli.rows import format_of, read_rows
+from ladle.formats import reading, records
 from ladle.errors import LadleError
+from ladle.formats.reading import format_of, read_rows
 from ladle.schema import Column, StreamSchema
 from ladle.stem.intake import FILE, LINE, RAW, REASON
 
@@ -34,7 +34,7 @@ def test_the_format_follows_the_name_unless_told() -> None:
 
 @pytest.mark.parametrize("size", [7, 16, 64, 1 << 20])
 def test_blocks_of_any_size_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", size)
     values = [f'line "{i}"\nof {i}' if i % 3 == 0 else f"v{i}" for i in range(50)]
     quoted = ['"' + value.replace('"', '""') + '"' for value in values]
     text = "a,n\r\n" + "".join(f"{value},{i}\r\n" for i, value in enumerate(quoted))
@@ -75,7 +75,7 @@ def read(text: bytes, form: str = "csv") -> tuple[list[tuple[int | None, str]], 
 @pytest.mark.parametrize("size", [7, 1 << 20])
 @pytest.mark.parametrize("rest", ["z,9\n" * 50, "z,9\n" * 50 + '"quoted, later",8\n' + "z,9\n" * 5])
 def test_a_quote_that_is_not_closed_costs_its_line_alone(monkeypatch: pytest.MonkeyPatch, size: int, rest: str) -> None:
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", size)
     good, bad = read(('a,n\nx,1\n"two\nlines",2\n"open,3\ny,4\n' + rest).encode())
     assert good[:3] == [(2, "x"), (3, "two\nlines"), (6, "y")]
     assert [line for line, _ in good[3:]] == list(range(7, 7 + rest.count("\n")))
@@ -91,13 +91,13 @@ def test_an_open_quote_that_ends_in_another_value_is_found_by_its_columns() -> N
 
 def test_an_open_quote_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "QUOTED_BYTES_MAX", 100)
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", 50)
-    reading = iter(read_rows(io.BytesIO(b'a,n\n"open,1\n' + b"y,2\n" * 100), "csv", SCHEMA, name="f", live=False))
-    before = [next(reading), next(reading)]
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", 50)
+    tables = iter(read_rows(io.BytesIO(b'a,n\n"open,1\n' + b"y,2\n" * 100), "csv", SCHEMA, name="f", live=False))
+    before = [next(tables), next(tables)]
     # The rows after it come before the file ends.
     assert 0 < before[0].num_rows < 100
     assert before[1][LINE].to_pylist() == [2]
-    assert sum(table.num_rows for table in (*before, *reading)) == 101
+    assert sum(table.num_rows for table in (*before, *tables)) == 101
 
 
 def test_quotes_inside_of_values_are_part_of_them() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ladle.cli import records
-from ladle.cli.records import Records, cut_records, line_numbers
+from ladle.formats import records
+from ladle.formats.records import Records, cut_records, line_numbers
 
 COLUMNS = 2
 VALUES = st.text(st.sampled_from('ab",\n '), max_size=6)

@@ -1,0 +1,101 @@
+"""Tokens and grants: who is let in from elsewhere, and who reads whose queries. Each change is one log entry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ladle import catalog as entries
+from ladle.access import PUBLIC, Role, Token, User, new_secret, secret_digest
+from ladle.catalog import Catalog, Seen
+from ladle.engine.definitions import check_name, require_owner, standing_query
+from ladle.engine.store import Store
+from ladle.errors import AlreadyExists, LadleError, unknown
+
+if TYPE_CHECKING:
+    from ladle.answer import Answer
+
+
+class Rights:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create_token(self, name: str, role: Role, *, replace: bool) -> str:
+        """Let somebody in. The token is returned, and its digest is what is kept."""
+        check_name("token", name)
+        if name.lower() == PUBLIC:
+            raise LadleError(f"'{name}' can't name a token: it stands for everybody.")
+        secret = new_secret()
+
+        def make_entry(catalog: Catalog) -> dict[str, object]:
+            if name.lower() in catalog.access.tokens and not replace:
+                raise AlreadyExists(f"There is a token '{name}'.", hint="CREATE OR REPLACE TOKEN makes a new one")
+            return entries.create_token(Token(name, role, secret_digest(secret), self._store.clock.now_us()))
+
+        self._store.commit(make_entry)
+        return secret
+
+    def tokens(self) -> list[Token]:
+        """Oldest first."""
+        return sorted(self._store.catalog.access.tokens.values(), key=lambda token: token.created_us)
+
+    def drop_token(self, name: str, *, if_exists: bool) -> None:
+        """Let nobody in with that token any more. Queries stay with their owner's name."""
+
+        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+            tokens = catalog.access.tokens
+            if name.lower() in tokens:
+                return entries.drop_token(name)
+            if not if_exists:
+                raise unknown("token", name, [token.name for token in tokens.values()])
+            return None
+
+        self._store.commit(make_entry)
+
+    def grant(self, query: str, to: str, *, by: User | None = None) -> None:
+        """Let somebody read a query."""
+
+        def make_entry(catalog: Catalog) -> dict[str, object]:
+            tokens = catalog.access.tokens
+            if to.lower() != PUBLIC and to.lower() not in tokens:
+                # Who else has a token is for admins to know.
+                listed = [token.name for token in tokens.values()] if by is None or by.may(Role.ADMIN) else []
+                raise unknown("token", to, listed)
+            return entries.grant(_owned(catalog, query, by), to)
+
+        self._store.commit(make_entry)
+
+    def revoke(self, query: str, to: str, *, by: User | None = None) -> None:
+        self._store.commit(lambda catalog: entries.revoke(_owned(catalog, query, by), to))
+
+
+def _owned(catalog: Catalog, query: str, by: User | None) -> str:
+    """A query's name, if the user sees it and may change it."""
+    name = standing_query(catalog if by is None else Seen.by(by, catalog), query).name
+    require_owner(catalog, name, by)
+    return name
+
+
+class TokenMaker:
+    """Tokens and grants in Python, the same for every kind of database."""
+
+    def sql(self, text: str) -> Answer:
+        raise NotImplementedError
+
+    def create_token(self, name: str, role: str = Role.READER.value, *, replace: bool = False) -> str:
+        """Let somebody in who comes over the network, and return the token: it is shown this once."""
+        made = self.sql(f"CREATE {'OR REPLACE ' if replace else ''}TOKEN {_quoted(name)} ROLE {Role.of(role).value}")
+        return str(made.table.column("token")[0].as_py())
+
+    def drop_token(self, name: str, *, if_exists: bool = False) -> None:
+        self.sql(f"DROP TOKEN {'IF EXISTS ' if if_exists else ''}{_quoted(name)}")
+
+    def grant(self, query: str, to: str) -> None:
+        """Let the user with that token read a query; 'public' is everybody."""
+        self.sql(f"GRANT SELECT ON QUERY {_quoted(query)} TO {_quoted(to)}")
+
+    def revoke(self, query: str, to: str) -> None:
+        self.sql(f"REVOKE SELECT ON QUERY {_quoted(query)} FROM {_quoted(to)}")
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

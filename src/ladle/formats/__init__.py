@@ -1,0 +1,1 @@
+"""Rows as files and messages have them: CSV, JSON lines, Parquet, Arrow."""

@@ -1,0 +1,77 @@
+"""Tables as CSV and as JSON. Values that a format has no form for are written as Spark, or JSON, would write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ladle.present import plain
+
+_BATCH_ROWS = 10_000
+
+
+def write_csv(table: pa.Table, sink: Any) -> None:
+    """With a header, into a binary file."""
+    from pyarrow import csv
+
+    flat = table
+    for index, field in enumerate(table.schema):
+        if not _csv_has(field.type):
+            # Arrow writes no nested values or bytes into CSV; JSON's form of them is what a reader can parse.
+            texts = [None if value is None else _json(value) for value in table.column(index).to_pylist()]
+            flat = flat.set_column(index, field.name, pa.array(texts, pa.string()))
+    csv.write_csv(flat, sink)
+
+
+def json_lines(table: pa.Table) -> Iterator[str]:
+    """One object a line; the lines of a few thousand rows at a time."""
+    encode = _encoder().encode
+    for rows in _row_batches(table):
+        yield "".join(f"{encode(row)}\n" for row in rows)
+
+
+def json_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows of values that `encoded` has a form for."""
+    return [row for rows in _row_batches(table) for row in rows]
+
+
+def encoded(value: Any) -> bytes:
+    """JSON, as short as it can be."""
+    return _encoder().encode(value).encode()
+
+
+def _row_batches(table: pa.Table) -> Iterator[Iterator[dict[str, Any]]]:
+    names = table.column_names
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        # By position, because an answer may have two columns of one name.
+        columns = [_json_values(column) for column in batch.columns]
+        yield (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _csv_has(type_: pa.DataType) -> bool:
+    return not (pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
+
+
+def _json_values(column: pa.Array) -> list[Any]:
+    """Values that JSON has. Times go through Arrow: faster, and beyond the year 9999."""
+    if pa.types.is_timestamp(column.type):
+        return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1).to_pylist()
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
+        # As Spark writes them; JSON has no numbers for these.
+        words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+        return [words.get(repr(value), value) for value in column.to_pylist()]
+    return column.to_pylist()
+
+
+def _json(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else _encoder().encode(value)
+
+
+@cache
+def _encoder() -> json.JSONEncoder:
+    return json.JSONEncoder(default=plain, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,146 @@
+"""The way to a server: its HTTP interface. Tables travel as Arrow, several to a message (`remote/wire.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import pyarrow as pa
+
+from ladle.errors import LadleError, WarehouseError
+from ladle.remote import forms, wire
+
+if TYPE_CHECKING:
+    import httpx
+
+ANSWERS = "application/vnd.ladle.answers"
+"""A message of `remote/wire.py`: answers with their tables."""
+ARROW = "application/vnd.apache.arrow.stream"
+_CONNECT_SECONDS_MAX = 10.0
+_PATIENCE_SECONDS = 10.0
+"""How much longer than the server's own limit an answer is waited for."""
+_INVOKE_SECONDS_MAX = 600.0
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    """With `{names}` of what the request has."""
+    query: tuple[str, ...] = ()
+    """What goes into the address."""
+    body: Callable[[dict[str, Any]], Any] | None = None
+    """What goes into the body as JSON."""
+
+
+def _all(request: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if name != "do"}
+
+
+ROUTES = {
+    "execute": Route("POST", "/v1/sql", body=lambda request: {"sql": request["text"]}),
+    "invoke": Route("GET", "/v1/queries/{name}/answer", ("now",)),
+    "changes": Route("GET", "/v1/queries/{name}/changes", ("since", "seconds")),
+    "register": Route("POST", "/v1/queries", body=_all),
+    "unregister": Route("DELETE", "/v1/queries/{name}"),
+    "query": Route("GET", "/v1/queries/{name}"),
+    "queries": Route("GET", "/v1/queries", ("after",)),
+    "explain": Route("POST", "/v1/explain", body=_all),
+    "push": Route("POST", "/v1/streams/{stream}/rows", ("wait",)),
+    "streams": Route("GET", "/v1/streams"),
+    "create_table": Route("POST", "/v1/tables", body=_all),
+    "drop_table": Route("DELETE", "/v1/tables/{name}", ("cascade", "if_exists")),
+    "insert": Route("POST", "/v1/tables/{table}/rows"),
+    "tables": Route("GET", "/v1/tables"),
+    "create_function": Route("POST", "/v1/functions", body=_all),
+    "drop_function": Route("DELETE", "/v1/functions/{name}", ("cascade", "if_exists")),
+    "functions": Route("GET", "/v1/functions"),
+    "status": Route("GET", "/v1/status"),
+}
+
+
+class HttpTransport:
+    """May be used by several threads at a time."""
+
+    def __init__(self, url: str, token: str | None = None, *, certificate: str | None = None) -> None:
+        """`certificate` is a file with the authority to trust, if the server's is not a public one's."""
+        import ssl
+
+        import httpx
+
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LadleError(f"'{url}' is not the address of a server.", hint="it is like http://127.0.0.1:8642")
+        self.url = url.rstrip("/")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        verify = True if certificate is None else ssl.create_default_context(cafile=certificate)
+        self._client: httpx.Client = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            verify=verify,
+            # What is asked of a server is not for a proxy that the environment names.
+            trust_env=False,
+            timeout=httpx.Timeout(_INVOKE_SECONDS_MAX + _PATIENCE_SECONDS, connect=_CONNECT_SECONDS_MAX),
+        )
+
+    def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+        route = ROUTES[request["do"]]
+        path = route.path.format_map({name: quote(str(value), safe="") for name, value in request.items()})
+        query = {name: _text(request[name]) for name in route.query if request.get(name) is not None}
+        headers = {"Accept": ANSWERS}
+        if request.get("key") is not None:
+            headers["Idempotency-Key"] = request["key"]
+        content: bytes | None = None
+        if tables:
+            headers["Content-Type"] = ARROW
+            content = wire.encode_table(tables[0]).to_pybytes()
+        header, replies = self._send(route, path, query, headers, content, request)
+        while header.get("next"):
+            more, pages = self._send(Route("GET", ""), header["next"], {}, headers, None, request)
+            header = _joined(request["do"], header, more)
+            replies = [pa.concat_tables([replies[0], pages[0]]), *replies[1:]] if pages else replies
+        return header, replies
+
+    def _send(
+        self,
+        route: Route,
+        path: str,
+        query: dict[str, str],
+        headers: dict[str, str],
+        content: bytes | None,
+        request: dict[str, Any],
+    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        import httpx
+
+        body = None if route.body is None else route.body(request)
+        try:
+            reply = self._client.request(route.method, path, params=query, headers=headers, content=content, json=body)
+        except httpx.HTTPError as error:
+            raise WarehouseError(
+                f"The server at {self.url} does not answer: {error or type(error).__name__}.",
+                hint="is it running (`ladle serve`), and is the address right? What it acknowledged is safe",
+            ) from None
+        if reply.headers.get("content-type", "").startswith(ANSWERS):
+            return wire.unpack(reply.content)
+        try:
+            value: dict[str, Any] = reply.json()
+        except ValueError:
+            raise WarehouseError(
+                f"What answers at {self.url} is no Ladle: {reply.status_code} {reply.text[:80]!r}."
+            ) from None
+        if "error" in value:
+            raise forms.error_from_json(value["error"])
+        return value, []
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _joined(do: str, header: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """What a further page adds to the first: of lists their entries; of an answer its rows, which are in its table."""
+    listed = {do: [*header[do], *more[do]]} if isinstance(header.get(do), list) else {}
+    return {**header, **listed, "next": more.get("next")}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,98 @@
+"""The application: routes, the door in front of them, the console behind them, and their beginning and end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+import ladle
+from ladle.config import Settings
+from ladle.engine import Database
+from ladle.server import following, routes
+from ladle.server.audit import Audit
+from ladle.server.door import Door
+from ladle.server.errors import add_handlers
+from ladle.server.history import History
+from ladle.server.hub import Hub
+from ladle.server.metrics import Metrics
+from ladle.server.pages import Pages
+from ladle.server.respond import json_reply
+from ladle.server.serving import Served, Serving
+
+_log = logging.getLogger(__name__)
+
+CONSOLE = Path(__file__).parent / "console"
+_DESCRIPTION = """Standing SQL queries over streams. Send `Authorization: Bearer TOKEN`; programs on the server's own
+machine need none, unless it is set up otherwise. Errors: `{"error": {code, message, hint, position}}`."""
+
+
+def create_app(db: Database, settings: Settings) -> FastAPI:
+    hub = Hub(db, settings.subscribers_max)
+    metrics = Metrics(db.pulse, lambda: hub.subscribers)
+    history = History(db.pulse, lambda: hub.subscribers)
+    audit = Audit(db.path / "audit.log")
+    serving = Serving(db, settings, hub, Pages(settings.pages_bytes_max), history, metrics, audit)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        hub.start()
+        history.start()
+        try:
+            yield
+        finally:
+            history.stop()
+            await hub.stop()
+            audit.close()
+
+    app = FastAPI(
+        title="Ladle",
+        version=ladle.__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        # FastAPI's own pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.serving = serving
+    app.include_router(following.router)
+    app.include_router(routes.router)
+    _add_own(app)
+    add_handlers(app, _failed)
+    app.mount("/console", StaticFiles(directory=CONSOLE, html=True), name="console")
+    app.add_middleware(Door, settings=settings, metrics=metrics)
+    return app
+
+
+def _add_own(app: FastAPI) -> None:
+    @app.get("/healthz", tags=["status"], summary="Whether the process lives")
+    async def healthz() -> Response:
+        return json_reply({"status": "alive"})
+
+    @app.get("/readyz", tags=["status"], summary="Whether it answers queries")
+    async def readyz(serving: Served) -> Response:
+        problems = [stream.error for stream in serving.db.pulse().streams if stream.error]
+        return json_reply({"status": "ready", "epoch": serving.db.catalog.epoch, "problems": problems})
+
+    @app.get("/metrics", tags=["status"], summary="Figures in Prometheus' form")
+    def metrics(request: Request, serving: Served) -> Response:
+        serving.user(request)
+        return Response(serving.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> Response:
+        return RedirectResponse("/console/")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return RedirectResponse("/console/docs.html")
+
+
+def _failed(request: Request, error: Any) -> None:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)

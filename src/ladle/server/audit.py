@@ -1,0 +1,27 @@
+"""Who changed what, and who was refused: one JSON object a line, in the warehouse's `audit.log`."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from ladle.formats.writing import encoded
+
+_BYTES_MAX = 16 << 20
+_FILES_MAX = 4
+
+
+class Audit:
+    def __init__(self, path: Path) -> None:
+        self._handler = RotatingFileHandler(path, maxBytes=_BYTES_MAX, backupCount=_FILES_MAX, encoding="utf-8")
+        self._handler.setFormatter(logging.Formatter("%(message)s"))
+
+    def note(self, user: str, address: str, action: str, target: str, outcome: str = "done") -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"at": at, "user": user, "from": address, "action": action, "target": target, "outcome": outcome}
+        self._handler.handle(logging.LogRecord("ladle.audit", logging.INFO, "", 0, encoded(line).decode(), None, None))
+
+    def close(self) -> None:
+        self._handler.close()

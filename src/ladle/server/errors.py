@@ -1,0 +1,118 @@
+"""One shape for all errors: `{"error": {code, message, hint, position}}`, and which status goes with which code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ladle.errors import LadleError
+from ladle.formats.writing import encoded
+from ladle.remote import forms
+
+_STATUS = {
+    "sql": 400,
+    "type_mismatch": 400,
+    "unsupported": 400,
+    "bad_request": 400,
+    "unauthenticated": 401,
+    "denied": 403,
+    "unknown_name": 404,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "already_exists": 409,
+    "in_use": 409,
+    "gone": 410,
+    "too_large": 413,
+    "unknown_format": 415,
+    "evaluation": 422,
+    "limit": 429,
+    "inbox_full": 429,
+    "busy": 503,
+    "closed": 503,
+    "pipeline": 503,
+    "warehouse": 503,
+    "warehouse_busy": 503,
+    "read_only": 403,
+    "timeout": 504,
+    "disk_full": 507,
+}
+"""An error of another code is one of ours to mend, but what was asked is refused all the same."""
+_DEFAULT_STATUS = 400
+_RETRY_SECONDS = {429: "1", 503: "1"}
+
+
+class Where(BaseModel):
+    line: int = Field(description="counted from one")
+    column: int
+
+
+class Trouble(BaseModel):
+    code: str = Field(description="what went wrong, for programs")
+    message: str = Field(description="the same for people")
+    hint: str | None = Field(description="what to do about it")
+    position: Where | None = Field(description="where in the statement's text")
+
+
+class ErrorBody(BaseModel):
+    error: Trouble
+
+
+class BadRequest(LadleError):
+    code = "bad_request"
+
+
+class NotFound(LadleError):
+    code = "not_found"
+
+
+class UnknownFormat(LadleError):
+    code = "unknown_format"
+
+
+def error_response(error: LadleError) -> Response:
+    status = _STATUS.get(error.code, _DEFAULT_STATUS)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status in _RETRY_SECONDS:
+        headers["Retry-After"] = _RETRY_SECONDS[status]
+    content = encoded({"error": forms.error_to_json(error)})
+    return Response(content, status, headers, media_type="application/json")
+
+
+def add_handlers(app: FastAPI, failed: Any) -> None:
+    """`failed` is called with what nobody expected."""
+
+    async def known(request: Request, error: Exception) -> Response:
+        assert isinstance(error, LadleError)
+        return error_response(error)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return error_response(BadRequest(f"{place}: {first['msg']}.", hint="/docs says what is expected"))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 405:
+            trouble: LadleError = LadleError(f"{request.url.path} does not take {request.method}.")
+            trouble.code = "method_not_allowed"
+        elif error.status_code == 404:
+            trouble = NotFound(f"There is nothing at {request.url.path}.", hint="/docs lists what there is")
+        else:
+            trouble = BadRequest(str(error.detail))
+        return error_response(trouble)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        failed(request, error)
+        content = {"code": "internal", "message": f"The server failed: {type(error).__name__}.", "hint": "see its log"}
+        return Response(encoded({"error": {**content, "position": None}}), 500, media_type="application/json")
+
+    app.add_exception_handler(LadleError, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unexpected)

@@ -1,0 +1,53 @@
+"""The rows in a request's body: JSON lines, CSV, or an Arrow stream."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+
+from ladle.formats.reading import read_rows
+from ladle.remote.http import ARROW
+from ladle.schema import StreamSchema, TableSchema
+from ladle.server.errors import BadRequest, UnknownFormat
+from ladle.stem.intake import FILE, LINE, RAW, REASON
+
+_FORMS = {
+    "application/x-ndjson": "json",
+    "application/jsonl": "json",
+    "application/json-lines": "json",
+    "application/json": "json",
+    "text/csv": "csv",
+}
+_PLACE = "body"
+"""What stands for the file in the reason why a row went to the quarantine."""
+
+
+def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema, *, plain: bool = False) -> pa.Table:
+    """One table of all rows; `plain` is without the places that a quarantine would name."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == ARROW:
+        try:
+            return pa.ipc.open_stream(body).read_all()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise BadRequest(f"The body is no Arrow stream: {str(error).splitlines()[0]}.") from None
+    form = _FORMS.get(kind)
+    if form is None:
+        raise UnknownFormat(
+            f"Rows can't come as {kind or 'something without a Content-Type'!r}.",
+            hint=f"send one of {', '.join([*_FORMS, ARROW])}",
+        )
+    stream_schema = schema if isinstance(schema, StreamSchema) else StreamSchema(schema.columns)
+    try:
+        tables = list(read_rows(io.BytesIO(body), form, stream_schema, name=_PLACE, live=False))
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise BadRequest(f"The body can't be read as {kind}: {str(error).splitlines()[0]}.") from None
+    if not tables:
+        return pa.table({column.name: pa.nulls(0) for column in schema.columns})
+    table = pa.concat_tables(tables, promote_options="permissive")
+    if not plain:
+        return table
+    if REASON in table.column_names:
+        bad = next(i for i, reason in enumerate(table.column(REASON).to_pylist()) if reason is not None)
+        raise BadRequest(f"Line {table.column(LINE)[bad]}: {table.column(REASON)[bad]}. None was inserted.")
+    return table.drop_columns([name for name in (FILE, LINE, RAW) if name in table.column_names])

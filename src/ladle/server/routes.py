@@ -1,0 +1,327 @@
+"""The HTTP interface, version 1: streams, tables, queries, one-off SQL, and what is going on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from ladle import sql as language
+from ladle.engine.session import Session
+from ladle.engine.source import Definition
+from ladle.errors import LadleError, unknown
+from ladle.plan import Function
+from ladle.remote import forms
+from ladle.schema import Column, StreamSchema, TableSchema, type_name
+from ladle.server.bodies import Asked, NewFunction, NewStream, NewTable, Registration, Script, Sharing
+from ladle.server.errors import BadRequest, ErrorBody
+from ladle.server.pictures import plan_picture
+from ladle.server.receiving import received
+from ladle.server.respond import Responder, json_reply
+from ladle.server.serving import Asking, Served
+
+_QUERIES_PAGE = 1_000
+_PAGE_ROWS = Query(ge=1, le=10_000_000, description="rows in one response at most")
+
+router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}})
+
+
+# -- SQL --
+
+
+@router.post("/sql", tags=["sql"], summary="Run one statement or a script")
+def sql(body: Script, request: Request, session: Asking, serving: Served) -> Response:
+    """The answer of a single statement in any form; of a script, several answers in JSON."""
+    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    answers = session.execute(body.sql)
+    if len(answers) == 1 and not responder.lists_answers:
+        return responder.one(answers[0])
+    return responder.several(answers, {})
+
+
+@router.post("/explain", tags=["sql"], summary="How a query is answered")
+def explain(body: Asked, session: Asking) -> Response:
+    return json_reply({"text": session.explain(body.text, analyze=body.analyze)})
+
+
+@router.post("/plan", tags=["sql"], summary="The same as a graph: nodes, and edges between them")
+def plan(body: Asked, session: Asking) -> Response:
+    return json_reply(plan_picture(session, body.text))
+
+
+# -- queries --
+
+
+@router.get("/queries", tags=["queries"], summary="The standing queries that the caller sees")
+def queries(
+    session: Asking,
+    after: Annotated[int, Query(ge=0, description="how many to pass over: see `next` of the page before")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = _QUERIES_PAGE,
+    like: Annotated[str, Query(max_length=255, description="a part of the name")] = "",
+) -> Response:
+    catalog = session.catalog
+    found = [state for state in catalog.standing() if like.lower() in state.name.lower()]
+    shown = [_query(session, state) for state in found[after : after + limit]]
+    more = f"/v1/queries?after={after + limit}&limit={limit}" if after + limit < len(found) else None
+    return json_reply({"queries": shown, "total": len(found), "next": more})
+
+
+@router.post("/queries", tags=["queries"], status_code=201, summary="Register standing queries")
+def register(body: Registration, session: Asking) -> Response:
+    one = body.name is not None and body.sql is not None
+    if one == (body.queries is not None):
+        raise BadRequest("Give either name and sql, or queries.")
+    texts = {body.name: body.sql} if body.name is not None and body.sql is not None else dict(body.queries or {})
+    how = {"materialize": body.materialize, "if_not_exists": body.if_not_exists, "replace": body.replace}
+    session.register_many(texts, **how)  # type: ignore[arg-type]
+    if len(texts) > _QUERIES_PAGE:
+        return json_reply({"registered": len(texts)}, 201)
+    catalog = session.catalog
+    states = [state for name in texts if (state := catalog.query(name)) is not None]
+    return json_reply({"registered": len(texts), "queries": [_query(session, state) for state in states]}, 201)
+
+
+@router.get("/queries/{name}", tags=["queries"], summary="One standing query")
+def query(name: str, session: Asking) -> Response:
+    state = session.query(name)
+    schema = state.plan.schema
+    columns = None if schema is None else [{"name": f.name, "type": type_name(f.type)} for f in schema]
+    streams = list(state.shape.streams)
+    return json_reply({**_query(session, state), "columns": columns, "streams": streams})
+
+
+@router.delete("/queries/{name}", tags=["queries"], summary="Unregister a query")
+def unregister(name: str, session: Asking, cascade: bool = False, if_exists: bool = False) -> Response:
+    session.unregister(name, cascade=cascade, if_exists=if_exists)
+    return json_reply({"unregistered": name})
+
+
+@router.get("/queries/{name}/answer", tags=["queries"], summary="Invoke a standing query")
+def answer(
+    name: str,
+    request: Request,
+    session: Asking,
+    serving: Served,
+    now: Annotated[str | None, Query(max_length=64, description="another NOW, in ISO form; UTC unless it says")] = None,
+    limit: Annotated[int | None, _PAGE_ROWS] = None,
+) -> Response:
+    """As JSON, as an Arrow stream, or as CSV, whichever is accepted; large answers in pages."""
+    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    try:
+        found = session.invoke(name, now=now)
+    except ValueError as error:
+        raise BadRequest(f"now: {error}.") from None
+    return responder.one(found, limit)
+
+
+@router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer")
+def page(
+    key: str,
+    request: Request,
+    session: Asking,
+    serving: Served,
+    start: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, _PAGE_ROWS] = _QUERIES_PAGE,
+) -> Response:
+    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    return responder.page(key, start, limit)
+
+
+@router.post("/queries/{name}/grants", tags=["access"], summary="Let somebody read a query")
+def grant(name: str, body: Sharing, session: Asking) -> Response:
+    session.rights.grant(name, body.to)
+    return json_reply({"granted": name, "to": body.to})
+
+
+@router.delete("/queries/{name}/grants/{to}", tags=["access"], summary="Take that back")
+def revoke(name: str, to: str, session: Asking) -> Response:
+    session.rights.revoke(name, to)
+    return json_reply({"revoked": name, "from": to})
+
+
+def _query(session: Session, state: Any) -> dict[str, Any]:
+    access = session.catalog.access
+    return {
+        "name": state.name,
+        "sql": state.sql,
+        "materialize": state.materialize.value,
+        "window": state.shape.window_kinds,
+        "owner": access.owner(state.name),
+        "shared_with": sorted(access.grants.get(state.name.lower(), ())),
+        "created_us": state.created_us,
+    }
+
+
+# -- streams --
+
+
+@router.get("/streams", tags=["streams"], summary="The streams")
+def streams(session: Asking) -> Response:
+    return json_reply({"streams": [_stream(each) for each in session.streams()]})
+
+
+@router.post("/streams", tags=["streams"], status_code=201, summary="Create a stream")
+def create_stream(body: NewStream, session: Asking) -> Response:
+    columns = tuple(Column(name, language.parse_type(kind)) for name, kind in body.columns.items())
+    if body.timestamp_by is not None and body.timestamp_by.lower() not in {column.name.lower() for column in columns}:
+        raise unknown("column", body.timestamp_by, list(body.columns))
+    new = session.create_stream(
+        body.name,
+        StreamSchema(columns, body.timestamp_by),
+        retain_us=_microseconds(body.retain_seconds),
+        max_ahead_us=_microseconds(body.max_ahead_seconds),
+        if_not_exists=body.if_not_exists,
+    )
+    return json_reply({"new": new}, 201)
+
+
+def _microseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
+
+
+@router.get("/streams/{name}", tags=["streams"], summary="One stream")
+def stream(name: str, session: Asking) -> Response:
+    known = session.streams()
+    found = next((each for each in known if each.name.lower() == name.lower()), None)
+    if found is None:
+        raise unknown("stream", name, [each.name for each in known])
+    return json_reply(_stream(found))
+
+
+@router.delete("/streams/{name}", tags=["streams"], summary="Drop a stream")
+def drop_stream(name: str, session: Asking, cascade: bool = False, if_exists: bool = False) -> Response:
+    session.drop_stream(name, cascade=cascade, if_exists=if_exists)
+    return json_reply({"dropped": name})
+
+
+@router.post(
+    "/streams/{name}/rows",
+    tags=["streams"],
+    summary="Push rows",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-ndjson": {"schema": {"type": "string"}},
+                "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
+                "text/csv": {"schema": {"type": "string"}},
+            },
+        }
+    },
+)
+async def push(
+    name: str,
+    request: Request,
+    session: Asking,
+    wait: Annotated[bool, Query(description="answer when the rows are visible, with their epoch")] = False,
+    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
+) -> Response:
+    """JSON lines, an Arrow stream or CSV with a header. The rows are durable when the response comes. A push that is
+    sent again with the same Idempotency-Key counts once. Rows that don't fit go to the stream's quarantine.
+    """
+    body = await request.body()
+    kind = request.headers.get("content-type", "")
+
+    def take() -> dict[str, Any]:
+        schema = next((s.schema for s in session.streams() if s.name.lower() == name.lower()), None)
+        if schema is None:
+            raise unknown("stream", name, [s.name for s in session.streams()])
+        table = received(body, kind, schema)
+        epoch = session.push(name, table, wait=wait, key=idempotency_key)
+        return {"rows": len(table), "epoch": epoch}
+
+    return json_reply(await run_in_threadpool(take))
+
+
+def _stream(each: Any) -> dict[str, Any]:
+    columns = [{"name": column.name, "type": type_name(column.type)} for column in each.schema.columns]
+    return {**forms.stream_to_json(each), "columns": columns}
+
+
+# -- tables --
+
+
+@router.get("/tables", tags=["tables"], summary="The tables")
+def tables(session: Asking) -> Response:
+    return json_reply({"tables": [forms.table_to_json(each) for each in session.tables()]})
+
+
+@router.post("/tables", tags=["tables"], status_code=201, summary="Create a table")
+def create_table(body: NewTable, session: Asking) -> Response:
+    if body.columns is not None:
+        schema = TableSchema(tuple(Column(name, language.parse_type(kind)) for name, kind in body.columns.items()))
+    else:
+        schema = _read(TableSchema.from_json, body.table_schema, "schema")
+    return json_reply({"new": session.define_table(body.name, schema, if_not_exists=body.if_not_exists)}, 201)
+
+
+@router.delete("/tables/{name}", tags=["tables"], summary="Drop a table")
+def drop_table(name: str, session: Asking, cascade: bool = False, if_exists: bool = False) -> Response:
+    session.drop_table(name, cascade=cascade, if_exists=if_exists)
+    return json_reply({"dropped": name})
+
+
+@router.post("/tables/{name}/rows", tags=["tables"], summary="Insert rows: all of them, or none")
+async def insert(name: str, request: Request, session: Asking) -> Response:
+    body = await request.body()
+    kind = request.headers.get("content-type", "")
+
+    def take() -> dict[str, Any]:
+        known = next((t for t in session.tables() if t.name.lower() == name.lower()), None)
+        if known is None:
+            raise unknown("table", name, [t.name for t in session.tables()])
+        return {"rows": session.insert(name, received(body, kind, known.schema, plain=True))}
+
+    return json_reply(await run_in_threadpool(take))
+
+
+# -- functions --
+
+
+@router.get("/functions", tags=["functions"], summary="The users' functions")
+def functions(session: Asking) -> Response:
+    return json_reply({"functions": [each.to_json() for each in session.functions()]})
+
+
+@router.post("/functions", tags=["functions"], status_code=201, summary="Create a function; for admins")
+def create_function(body: NewFunction, session: Asking) -> Response:
+    definition = Definition.of(_read(Function.from_json, body.function, "function"))
+    made = session.define_function(definition, replace=body.replace, if_not_exists=body.if_not_exists)
+    return json_reply({"function": made.to_json()}, 201)
+
+
+@router.delete("/functions/{name}", tags=["functions"], summary="Drop a function; for admins")
+def drop_function(name: str, session: Asking, cascade: bool = False, if_exists: bool = False) -> Response:
+    session.drop_function(name, cascade=cascade, if_exists=if_exists)
+    return json_reply({"dropped": name})
+
+
+def _read(read: Any, value: Any, what: str) -> Any:
+    try:
+        return read(value)
+    except LadleError:
+        raise
+    except Exception:
+        raise BadRequest(f"{what} is not in the form that Ladle's client writes.") from None
+
+
+# -- what is going on --
+
+
+@router.get("/status", tags=["status"], summary="Streams, sources and queries: rates, coverage, errors")
+def status(session: Asking) -> Response:
+    return json_reply({"status": forms.status_to_json(session.status())})
+
+
+@router.get("/history", tags=["status"], summary="The last quarter of an hour, a sample a second")
+def history(
+    session: Asking, serving: Served, since: Annotated[float, Query(description="seconds since 1970")] = 0.0
+) -> Response:
+    return json_reply({"samples": serving.history.since(since)})
+
+
+@router.get("/me", tags=["access"], summary="Who the caller is")
+def me(session: Asking) -> Response:
+    return json_reply({"name": session.user.name, "role": session.user.role.value})

@@ -1,0 +1,99 @@
+"""`ladle serve`: opens the warehouse, listens, and closes both in order."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from ladle.config import Settings
+from ladle.engine import Database
+from ladle.errors import LadleError
+from ladle.server.app import create_app
+
+_log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 5
+"""How long requests under way have when the server is stopped."""
+
+
+class Server:
+    """Serves a database from a thread of its own, until it is stopped."""
+
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._listening = _listen(settings)
+        tls = {}
+        if settings.tls_certificate:
+            tls = {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key or None}
+        config = uvicorn.Config(
+            create_app(db, settings),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            **tls,  # type: ignore[arg-type]
+        )
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            self._listening.close()
+            raise LadleError(f"The certificate can't be used: {error}.", hint="see tls_certificate, tls_key") from None
+        host, port = self._listening.getsockname()[:2]
+        scheme = "https" if settings.tls_certificate else "http"
+        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self._server = _Quiet(config)
+        self._thread = threading.Thread(target=self._run, name="ladle-http", daemon=True)
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        self._thread.start()
+        self._server.up.wait()
+        if not self._server.started:
+            raise LadleError("The server could not start; its log says why.")
+
+    def stop(self) -> None:
+        """Takes no more requests, and waits a moment for those under way."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._listening])
+        finally:
+            self._server.up.set()
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to whoever runs it, and says when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = threading.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self.up.set()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+        listening.listen(2048)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise LadleError(
+            f"Can't listen on {settings.host}:{settings.port}: {error}.",
+            hint="is another server running there? --port chooses another",
+        ) from None
+    return listening

@@ -1,0 +1,91 @@
+"""What all requests share, and what each of them is given: a database as its user may use it."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
+
+from ladle.access import Role, User, secret_digest
+from ladle.config import Settings
+from ladle.engine import Database
+from ladle.engine.session import Session
+from ladle.errors import Denied
+from ladle.server.audit import Audit
+from ladle.server.door import is_local, refuse_strangers
+from ladle.server.history import History
+from ladle.server.hub import Hub
+from ladle.server.metrics import Metrics
+from ladle.server.pages import Pages
+
+LOCAL = User("local", Role.ADMIN, local=True)
+
+
+@dataclass
+class Serving:
+    db: Database
+    settings: Settings
+    hub: Hub
+    pages: Pages
+    history: History
+    metrics: Metrics
+    audit: Audit
+
+    def user(self, connection: HTTPConnection) -> User:
+        """Whose request this is. Raises Denied."""
+        secret = _token(connection)
+        if secret is not None:
+            token = self.db.catalog.access.token(secret_digest(secret))
+            if token is not None:
+                return token.user
+            error: Denied = refuse_strangers(local=True)
+            error.message = "That token is not known."
+            error.hint = "it was dropped or replaced, or belongs to another server; an admin can make a new one"
+        else:
+            local = is_local(connection.scope)
+            if local and self.settings.anonymous == "loopback":
+                return LOCAL
+            error = refuse_strangers(local)
+        self.audit.note("?", address_of(connection.scope), "connect", connection.url.path, "denied")
+        raise error
+
+    def session(self, connection: HTTPConnection) -> Session:
+        user = self.user(connection)
+        address = address_of(connection.scope)
+        return Session(
+            self.db, user, lambda action, target, outcome: self.audit.note(user.name, address, action, target, outcome)
+        )
+
+
+def address_of(scope: MutableMapping[str, Any]) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _token(connection: HTTPConnection) -> str | None:
+    """From the header; a browser's WebSocket, which can't set one, sends `ladle.TOKEN` as a protocol."""
+    kind, _, secret = connection.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and secret.strip():
+        return secret.strip()
+    offered = connection.headers.get("sec-websocket-protocol", "").split(",")
+    return next((each.strip()[6:] for each in offered if each.strip().startswith("ladle.")), None)
+
+
+def serving_of(connection: HTTPConnection) -> Serving:
+    serving: Serving = connection.app.state.serving
+    return serving
+
+
+async def _serving(request: Request) -> Serving:
+    return serving_of(request)
+
+
+async def _session(request: Request) -> Session:
+    return serving_of(request).session(request)
+
+
+Served = Annotated[Serving, Depends(_serving)]
+Asking = Annotated[Session, Depends(_session)]

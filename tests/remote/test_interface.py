@@ -1,0 +1,210 @@
+"""The interface of a database, which is the same in its own process, through its socket, and through a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from tests.remote.test_socket import START, TICKS, at, holder, ticks, values
+
+import ladle
+from ladle.config import Settings
+from ladle.errors import AlreadyExists, EvaluationError, InUse, LadleError, Position, TypeMismatch, UnknownName
+from ladle.remote import RemoteDatabase, open_warehouse
+from ladle.server.run import Server
+from ladle.testing import connect_inline
+
+LIMITS = {"invoke_seconds_max": 5.0}
+
+
+@pytest.fixture(params=["embedded", "socket", "http"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    path = tmp_path / "warehouse"
+    if request.param == "socket":
+        with holder(path):
+            remote = open_warehouse(path)
+            assert isinstance(remote, RemoteDatabase)
+            with remote:
+                remote.sql(TICKS)
+                yield remote
+        return
+    with connect_inline(path, settings=LIMITS) as own:
+        own.sql(TICKS)
+        if request.param == "embedded":
+            yield own
+            return
+        server = Server(own, Settings.load({**LIMITS, "port": 0}))
+        server.start()
+        try:
+            with ladle.connect(server.url) as remote:
+                yield remote
+        finally:
+            server.stop()
+
+
+def test_all_of_a_database(db: Any) -> None:
+    assert db.push("ticks", ticks(1, 2), wait=True) == 1
+    assert db.push("TICKS", pd.DataFrame(ticks(3))) is None
+    assert db.push("ticks", pa.Table.from_pylist(ticks(4)), wait=True) in (2, 3)
+    assert db.push("ticks", []) is None
+    again = db.push("ticks", ticks(5), wait=True, key="five")
+    assert db.push("ticks", ticks(5), wait=True, key="five") == again
+    db.push("ticks", ticks(5), key="five")
+    q = db.register("SELECT n FROM ticks WHERE n > 1 BEGIN NOW - INTERVAL 10 SECONDS END NOW", name="q")
+    many = db.register_many({"a": "SELECT n FROM ticks", "b": "SELECT max(n) AS m FROM ticks"}, materialize="none")
+    assert [query.name for query in many] == ["a", "b"]
+    assert db.register("SELECT 1 AS one", name="A", if_not_exists=True).sql == "SELECT n FROM ticks"
+    assert [query.name for query in db.register_many({"B": "SELECT 1 AS m"}, replace=True)] == ["B"]
+    db.register("SELECT max(n) AS m FROM ticks", name="b", materialize="none", replace=True)
+    with pytest.raises(AlreadyExists, match="There is a query 'a' already"):
+        db.register("SELECT 1 AS one", name="a")
+    assert values(q.invoke()) == [2, 3, 4, 5]
+    assert values(q.invoke(now=at(2))) == [2]
+    assert values(q.invoke(now=at(2).replace(tzinfo=None))) == [2]
+    answer = db.invoke("q")
+    assert answer.now == at(5)
+    assert answer.window is not None
+    assert (answer.window.begin, answer.window.end) == (at(-5), at(5))
+    assert "4 rows, epoch" in repr(answer)
+    assert [query.name for query in db.queries()] == ["q", "a", "b"]
+    assert db.query("B").sql == "SELECT max(n) AS m FROM ticks"
+    assert db.query("a").materialize == "none"
+    assert "standing query q" in q.explain()
+    assert "one-off" in db.explain("SELECT n FROM ticks")
+    (stream,) = db.streams()
+    assert (stream.name, stream.rows, stream.schema.timestamp) == ("ticks", 5, "at")
+    answers = db.execute("SHOW QUERIES; SELECT count(*) FROM q; DROP QUERY b; SELECT 1 AS one")
+    assert [len(a) for a in answers] == [3, 1, 0, 1]
+    assert answers[2].message == "query b dropped"
+    q.unregister()
+    assert [query.name for query in db.queries()] == ["a"]
+
+
+def test_a_subscription(db: Any) -> None:
+    q = db.register("SELECT n FROM ticks WHERE n > 1", name="q")
+    first = db.push("ticks", ticks(1, 2), wait=True)
+    with q.subscribe(since=0) as changes, q.subscribe() as later:
+        change = changes.next(0.0)
+        assert change is not None
+        assert (change.epoch, values(change), change.now) == (first, [2], at(2))
+        assert changes.next(0.0) is None
+        db.push("ticks", ticks(3), wait=True)
+        for each in (changes, later):
+            change = each.next(5.0)
+            assert change is not None
+            assert values(change) == [3]
+    with pytest.raises(UnknownName):
+        db.changes("nope")
+
+
+def test_functions(db: Any) -> None:
+    @db.create_function(arguments=["INT"], returns="BOOLEAN")
+    def odd(n: pa.Array) -> pa.Array:
+        import pyarrow.compute as c
+
+        return c.equal(c.bit_wise_and(n, 1), 1)
+
+    db.register("SELECT n FROM ticks WHERE odd(n)", name="q")
+    db.push("ticks", ticks(1, 2, 3), wait=True)
+    assert values(db.invoke("q")) == [1, 3]
+    (function,) = db.functions()
+    assert (function.signature, function.returns) == ("odd(n INT) RETURNS BOOLEAN", pa.bool_())
+    assert function.source.startswith("def odd(")
+    flipped = function.source.replace(", 1), 1)", ", 1), 0)")
+    made = db.create_function(flipped, arguments=["INT"], returns="BOOLEAN", replace=True)
+    assert made.id > function.id
+    assert values(db.invoke("q")) == [2]
+    with pytest.raises(AlreadyExists, match="There is a function 'odd' already"):
+        db.create_function(flipped, arguments=["INT"], returns="BOOLEAN")
+    with pytest.raises(InUse, match="queries call it: q"):
+        db.drop_function("odd")
+    db.drop_function("odd", cascade=True)
+    db.drop_function("odd", if_exists=True)
+    assert db.functions() == []
+    assert db.queries() == []
+
+
+def test_tables(db: Any) -> None:
+    assert db.create_table("names", {"n": "INT", "name": "STRING"})
+    assert not db.create_table("names", {"n": "INT"}, if_not_exists=True)
+    assert db.insert("NAMES", [{"n": 1, "name": "one"}, {"n": 2}]) == 2
+    with pytest.raises(TypeMismatch, match="Row 0 does not fit table 'names'"):
+        db.insert("names", [{"n": "x"}])
+    with pytest.raises(UnknownName, match="Tables: names"):
+        db.insert("nomes", [])
+    assert db.sql("UPDATE names SET name = 'two' WHERE n = 2").message == "1 row updated in names"
+    (table,) = db.tables()
+    assert (table.name, table.rows, table.version, table.schema.names) == ("names", 2, 2, ("n", "name"))
+    db.push("ticks", ticks(1, 2, 3), wait=True)
+    db.register("SELECT t.n, s.name FROM ticks t JOIN names s ON t.n = s.n", name="q")
+    assert sorted(db.invoke("q").table.column("name").to_pylist()) == ["one", "two"]
+    with pytest.raises(InUse, match="queries read it: q"):
+        db.drop_table("names")
+    db.drop_table("names", cascade=True)
+    db.drop_table("names", if_exists=True)
+    assert db.tables() == []
+    assert db.queries() == []
+
+
+def test_status_comes_whole(db: Any) -> None:
+    db.register("SELECT n FROM ticks WHERE n > 1", name="q", materialize="complete")
+    db.push("ticks", [*ticks(1, 2), {"n": "bad"}], wait=True)
+    db.invoke("q")
+    status = db.status()
+    assert status.epoch == 1
+    assert not status.read_only
+    (stream,) = status.streams
+    assert (stream.name, stream.rows, stream.quarantined, stream.clock) == ("ticks", 2, 1, at(2))
+    (query,) = status.queries
+    assert (query.name, query.materialize, query.invocations, query.error) == ("q", "complete", 1, None)
+    assert query.coverage == 1.0
+
+
+def test_bad_rows_go_to_the_quarantine(db: Any) -> None:
+    db.push("ticks", [*ticks(1), {"n": "x", "at": at(2)}, {"n": 3, "extra": 1}, {"at": at(4)}], wait=True)
+    db.push("ticks", pd.DataFrame({"n": [5, "y"], "at": [at(5), at(6)]}), wait=True)
+    assert values(db.sql("SELECT n FROM ticks")) == [1, None, 5]
+    reasons = values(db.sql("SELECT reason FROM ticks.quarantine"))
+    assert len(reasons) == 3
+    assert "'x' is not a INT" in reasons[0]
+    assert "unknown column 'extra'" in reasons[1]
+
+
+def test_errors_keep_what_they_are(db: Any) -> None:
+    with pytest.raises(UnknownName) as unknown:
+        db.sql("SELECT n,\n  m FROM ticks")
+    assert unknown.value.position == Position(2, 3)
+    assert unknown.value.code == "unknown_name"
+    with pytest.raises(UnknownName) as close:
+        db.push("tick", ticks(1))
+    assert close.value.hint is not None
+    assert "ticks" in close.value.hint
+    with pytest.raises(UnknownName):
+        db.query("nothing")
+    with pytest.raises(TypeMismatch, match="wrong"):
+        db.push("ticks", pa.table({"wrong": [1]}))
+    db.register("SELECT 1 / n AS x FROM ticks", name="q")
+    with pytest.raises(AlreadyExists):
+        db.register("SELECT 1 AS one", name="q")
+    db.push("ticks", ticks(0), wait=True)
+    with pytest.raises(EvaluationError):
+        db.invoke("q")
+    with pytest.raises(LadleError, match="Modes"):
+        db.register("SELECT 1", name="r", materialize="nothing")
+    with pytest.raises(LadleError, match="found 2"):
+        db.sql("SELECT 1; SELECT 2")
+    assert values(db.sql("SELECT n FROM ticks")) == [0], "the connection is still good"
+
+
+def test_types_survive_the_way(db: Any) -> None:
+    db.sql("CREATE STREAM s (d DECIMAL(9,3), b BINARY, l ARRAY<STRUCT<x: DATE>>, m MAP<STRING, TIMESTAMP_NTZ>)")
+    row = {"d": "1.500", "b": b"\x00", "l": [{"x": START.date()}, None], "m": [("k", START.replace(tzinfo=None))]}
+    db.push("s", [row, {}], wait=True)
+    first, second = db.sql("SELECT * FROM s").to_pylist()
+    assert str(first.pop("d")) == "1.500"
+    assert first == {k: v for k, v in row.items() if k != "d"}
+    assert set(second.values()) == {None}

@@ -1,0 +1,187 @@
+"""Who may do what: tokens, roles, owners and grants, over HTTP and in SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.conftest import TICKS, Serve, as_user, code_of
+
+import ladle
+from ladle.access import Role, User
+from ladle.engine import Database
+from ladle.errors import AlreadyExists, Denied, LadleError, UnknownName
+from ladle.testing import connect_inline
+
+ROWS = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n'
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def people(served: tuple[Database, str]) -> dict[str, httpx.Client]:
+    db, url = served
+    roles = {"alice": "writer", "bob": "writer", "carol": "reader", "root": "admin"}
+    return {name: as_user(url, db.create_token(name, role)) for name, role in roles.items()}
+
+
+def test_a_query_is_its_owners_until_it_is_shared(people: dict[str, httpx.Client]) -> None:
+    alice, bob, carol, root = (people[name] for name in ("alice", "bob", "carol", "root"))
+    assert alice.post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"}).status_code == 201
+    unseen = bob.get("/v1/queries/mine/answer")
+    assert code_of(unseen) == (404, "unknown_name")
+    assert unseen.json() == bob.get("/v1/queries/mine/answer").json()
+    for text in ("SELECT * FROM mine", "EXPLAIN QUERY mine", "DESCRIBE mine", "DROP QUERY mine"):
+        assert code_of(bob.post("/v1/sql", json={"sql": text})) == (404, "unknown_name"), text
+    assert "mine" not in bob.post("/v1/sql", json={"sql": "SHOW QUERIES"}).text
+    assert "mine" not in bob.get("/v1/queries").text
+    assert "mine" not in bob.get("/v1/status").text
+    assert code_of(bob.post("/v1/queries", json={"name": "mine", "sql": "SELECT 1 AS x", "replace": True}))[0] == 403
+    assert code_of(bob.get("/v1/queries/mine/changes")) == (404, "unknown_name")
+    assert root.get("/v1/queries/mine/answer").status_code == 200
+    assert alice.post("/v1/sql", json={"sql": "GRANT SELECT ON QUERY mine TO bob"}).status_code == 200
+    assert bob.get("/v1/queries/mine/answer").status_code == 200
+    assert code_of(bob.delete("/v1/queries/mine")) == (403, "denied")
+    assert code_of(bob.post("/v1/queries/mine/grants", json={"to": "carol"})) == (403, "denied")
+    assert code_of(carol.get("/v1/queries/mine/answer")) == (404, "unknown_name")
+    assert alice.post("/v1/queries/mine/grants", json={"to": "public"}).status_code == 200
+    assert carol.get("/v1/queries/mine/answer").status_code == 200
+    assert alice.delete("/v1/queries/mine/grants/public").status_code == 200
+    assert code_of(carol.get("/v1/queries/mine/answer")) == (404, "unknown_name")
+    shown = alice.post("/v1/sql", json={"sql": "SHOW GRANTS"}).json()["answers"][0]["rows"]
+    assert shown == [{"query": "mine", "owner": "alice", "shared_with": "bob"}]
+
+
+def test_roles(people: dict[str, httpx.Client]) -> None:
+    carol, alice, root = (people[name] for name in ("carol", "alice", "root"))
+    assert carol.post("/v1/sql", json={"sql": "SELECT * FROM ticks"}).status_code == 200
+    assert code_of(carol.post("/v1/streams/ticks/rows", content=ROWS, headers=NDJSON)) == (403, "denied")
+    assert code_of(carol.post("/v1/queries", json={"name": "q", "sql": "SELECT 1 AS x"})) == (403, "denied")
+    for text in ("CREATE QUERY q AS SELECT 1 AS x", "INSERT INTO ticks VALUES (1, TIMESTAMP '2026-01-01 00:00:00')"):
+        assert code_of(carol.post("/v1/sql", json={"sql": text})) == (403, "denied"), text
+    assert alice.post("/v1/streams/ticks/rows", content=ROWS, headers=NDJSON).status_code == 200
+    forbidden = (
+        "CREATE STREAM s (n INT)",
+        "DROP STREAM ticks",
+        "ALTER STREAM ticks ADD COLUMN x INT",
+        "ALTER STREAM ticks SET RETAIN FOREVER",
+        "CREATE TABLE t (n INT)",
+        "CREATE FUNCTION f(n INT) RETURNS INT LANGUAGE PYTHON AS $$ n $$",
+        "CREATE TOKEN eve ROLE admin",
+        "CREATE OR REPLACE TOKEN root ROLE reader",
+        "DROP TOKEN root",
+        "SHOW TOKENS",
+    )
+    for text in forbidden:
+        assert code_of(alice.post("/v1/sql", json={"sql": text})) == (403, "denied"), text
+        assert root.post("/v1/sql", json={"sql": f"EXPLAIN SELECT 1 -- {text}"}).status_code == 200
+    assert root.post("/v1/sql", json={"sql": forbidden[5]}).status_code == 200
+    assert alice.get("/v1/me").json() == {"name": "alice", "role": "writer"}
+
+
+def test_tokens_are_kept_as_digests_and_end(served: tuple[Database, str]) -> None:
+    db, url = served
+    secret = db.create_token("alice", "reader")
+    log = b"".join(file.read_bytes() for file in Path(db.path).rglob("*") if file.is_file())
+    assert secret.encode() not in log
+    with as_user(url, secret) as alice:
+        assert alice.get("/v1/streams").status_code == 200
+        with pytest.raises(AlreadyExists):
+            db.create_token("Alice", "reader")
+        again = db.create_token("alice", "writer", replace=True)
+        assert code_of(alice.get("/v1/streams")) == (401, "unauthenticated")
+    with as_user(url, again) as alice:
+        assert alice.get("/v1/me").json()["role"] == "writer"
+        db.drop_token("alice")
+        assert code_of(alice.get("/v1/streams")) == (401, "unauthenticated")
+    with pytest.raises(UnknownName):
+        db.drop_token("alice")
+    db.drop_token("alice", if_exists=True)
+
+
+def test_nobody_without_a_token_from_elsewhere(serve: Serve) -> None:
+    db, url = serve(anonymous="nobody")
+    with httpx.Client(base_url=url, trust_env=False) as http:
+        reply = http.get("/v1/streams")
+        assert code_of(reply) == (401, "unauthenticated")
+        assert reply.headers["www-authenticate"] == "Bearer"
+        assert http.get("/healthz").status_code == 200
+    with pytest.raises(Denied, match="A token is needed"):
+        ladle.connect(url).sql("SHOW STREAMS")
+    assert ladle.connect(url, token=db.create_token("me", "admin")).sql("SHOW STREAMS").columns[0] == "name"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}],
+    ids=["another name", "another site", "a page without one"],
+)
+def test_a_web_site_in_a_browser_here_is_a_stranger(http: httpx.Client, headers: dict[str, str]) -> None:
+    assert code_of(http.get("/v1/streams", headers=headers)) == (401, "unauthenticated")
+
+
+def test_the_audit_log_has_registrations_and_denials(
+    people: dict[str, httpx.Client], served: tuple[Database, str]
+) -> None:
+    people["alice"].post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"})
+    people["carol"].post("/v1/queries", json={"name": "hers", "sql": "SELECT n FROM ticks"})
+    people["bob"].post("/v1/queries", json={"name": "mine", "sql": "SELECT 1 AS x", "replace": True})
+    lines = [json.loads(line) for line in (served[0].path / "audit.log").read_text().splitlines()]
+    told = [(line["user"], line["action"], line["target"], line["outcome"]) for line in lines]
+    assert told == [
+        ("alice", "register", "mine", "done"),
+        ("carol", "register queries", "", "denied"),
+        ("bob", "register", "mine", "denied"),
+    ]
+
+
+def test_limits_per_owner(serve: Serve) -> None:
+    db, url = serve(queries_per_owner_max=2)
+    db.sql(TICKS)
+    with as_user(url, db.create_token("alice", "writer")) as alice:
+        queries = {"a": "SELECT n FROM ticks", "b": "SELECT n FROM ticks"}
+        assert alice.post("/v1/queries", json={"queries": queries}).status_code == 201
+        refused = alice.post("/v1/queries", json={"name": "c", "sql": "SELECT n FROM ticks"})
+        assert code_of(refused) == (429, "limit")
+        assert (
+            alice.post("/v1/queries", json={"name": "a", "sql": "SELECT n FROM ticks", "replace": True}).status_code
+            == 201
+        )
+        assert alice.delete("/v1/queries/b").status_code == 200
+        assert alice.post("/v1/queries", json={"name": "c", "sql": "SELECT n FROM ticks"}).status_code == 201
+
+
+def test_owners_and_grants_survive(tmp_path: Path) -> None:
+    path = tmp_path / "warehouse"
+    alice = User("alice", Role.WRITER)
+    for checkpoint in (1, 1_000):
+        with connect_inline(path, settings={"checkpoint_entries": checkpoint}) as db:
+            if not db.streams():
+                db.sql(TICKS)
+                db.create_token("alice", "writer")
+                db.session(alice).register_many({"mine": "SELECT n FROM ticks"})
+                db.grant("mine", "public")
+            assert db.catalog.access.owner("MINE") == "alice"
+            assert db.catalog.access.owned["alice"] == 1
+            assert db.session(User("bob", Role.READER)).query("mine").name == "mine"
+            with pytest.raises(Denied):
+                db.session(User("bob", Role.WRITER)).unregister("mine")
+    with connect_inline(path) as db:
+        db.session(alice).unregister("mine")
+        db.register("SELECT n FROM ticks", name="mine")
+        assert db.catalog.access.owner("mine") is None
+        assert not db.catalog.access.grants
+
+
+def test_nonsense_is_refused(served: tuple[Database, str]) -> None:
+    db, _ = served
+    with pytest.raises(LadleError, match="There is no role 'king'"):
+        db.create_token("x", "king")
+    with pytest.raises(LadleError, match="stands for everybody"):
+        db.create_token("Public", "reader")
+    db.register("SELECT n FROM ticks", name="q")
+    with pytest.raises(UnknownName, match="Token 'eve' not found"):
+        db.grant("q", "eve")
+    with pytest.raises(LadleError, match="a role: reader, writer or admin"):
+        db.sql("CREATE TOKEN x ROLE king")

@@ -1,0 +1,182 @@
+"""The HTTP interface with a plain client, as curl would use it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import httpx
+import pyarrow as pa
+import pytest
+from tests.server.conftest import Serve, code_of
+
+from ladle.engine import Database
+
+LINES = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n{"n": 2, "at": "2026-01-01T00:00:02Z"}\n'
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def push(http: httpx.Client, content: str | bytes = LINES, kind: str = "application/x-ndjson", **how: str) -> int:
+    headers = {"Content-Type": kind, **({"Idempotency-Key": how["key"]} if "key" in how else {})}
+    reply = http.post("/v1/streams/ticks/rows?wait=true", content=content, headers=headers)
+    assert reply.status_code == 200, reply.text
+    return int(reply.json()["epoch"])
+
+
+def test_health_and_metrics(http: httpx.Client) -> None:
+    push(http)
+    assert http.get("/healthz").json() == {"status": "alive"}
+    assert http.get("/readyz").json() == {"status": "ready", "epoch": 1, "problems": []}
+    text = http.get("/metrics").text
+    assert 'ladle_stream_rows_total{stream="ticks"} 2.0' in text
+    assert 'ladle_requests_total{method="POST",path="/v1/streams/{name}/rows",status="200"} 1.0' in text
+
+
+def test_a_query_from_registration_to_its_end(http: httpx.Client) -> None:
+    push(http)
+    body = {"name": "big", "sql": "SELECT n FROM ticks WHERE n > 1 BEGIN NOW - INTERVAL 1 HOUR END NOW"}
+    made = http.post("/v1/queries", json=body)
+    assert made.status_code == 201
+    assert made.json()["queries"][0]["window"] == "sliding"
+    assert code_of(http.post("/v1/queries", json=body)) == (409, "already_exists")
+    answer = http.get("/v1/queries/big/answer").json()
+    assert answer["rows"] == [{"n": 2}]
+    assert answer["columns"] == [{"name": "n", "type": "INT"}]
+    assert (answer["epoch"], answer["next"], answer["rows_total"]) == (1, None, 1)
+    assert http.get("/v1/queries/big/answer", params={"now": "2026-01-01 00:00:01"}).json()["rows"] == []
+    assert code_of(http.get("/v1/queries/big/answer", params={"now": "noon"})) == (400, "error")
+    assert http.get("/v1/queries/big").json()["sql"] == body["sql"]
+    assert "standing query big" in http.post("/v1/explain", json={"text": "big"}).json()["text"]
+    assert [query["name"] for query in http.get("/v1/queries").json()["queries"]] == ["big"]
+    assert http.delete("/v1/queries/big").status_code == 200
+    assert code_of(http.get("/v1/queries/big/answer")) == (404, "unknown_name")
+
+
+def test_answers_in_all_forms(http: httpx.Client) -> None:
+    push(http)
+    http.post("/v1/queries", json={"name": "all", "sql": "SELECT n, at FROM ticks"})
+    arrow = http.get("/v1/queries/all/answer", headers={"Accept": "application/vnd.apache.arrow.stream"})
+    table = pa.ipc.open_stream(arrow.content).read_all()
+    assert table.column("n").to_pylist() == [1, 2]
+    assert json.loads(arrow.headers["ladle-answer"])["epoch"] == 1
+    text = http.get("/v1/queries/all/answer", headers={"Accept": "text/csv"})
+    assert [row["n"] for row in csv.DictReader(io.StringIO(text.text))] == ["1", "2"]
+    refused = http.get("/v1/queries/all/answer", headers={"Accept": "image/png"})
+    assert code_of(refused) == (415, "unknown_format")
+
+
+def test_a_large_answer_comes_in_pages_of_one_epoch(http: httpx.Client) -> None:
+    rows = "".join(f'{{"n": {n}, "at": "2026-01-01T00:00:00Z"}}\n' for n in range(25))
+    push(http, rows)
+    http.post("/v1/queries", json={"name": "all", "sql": "SELECT n FROM ticks"})
+    page = http.get("/v1/queries/all/answer?limit=10").json()
+    push(http)
+    seen = [row["n"] for row in page["rows"]]
+    while page["next"]:
+        page = http.get(page["next"]).json()
+        assert page["epoch"] == 1
+        seen += [row["n"] for row in page["rows"]]
+    assert seen == list(range(25))
+    assert code_of(http.get("/v1/pages/nothing")) == (410, "gone")
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"])
+def test_rows_come_in_all_forms(http: httpx.Client, kind: str) -> None:
+    content: dict[str, str | bytes] = {"application/x-ndjson": LINES, "text/csv": "n,at\n1,2026-01-01 00:00:01\n2,\n"}
+    table = pa.table({"n": [1, 2], "at": pa.array([1, 2], pa.timestamp("us", "UTC"))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content["application/vnd.apache.arrow.stream"] = sink.getvalue().to_pybytes()
+    push(http, content[kind], kind)
+    found = http.post("/v1/sql", json={"sql": "SELECT count(*) AS c FROM ticks"}).json()["answers"][0]["rows"]
+    assert found == [{"c": 1 if kind == "text/csv" else 2}]  # a row without its time is quarantined
+
+
+def test_bad_rows_are_quarantined_with_their_line(http: httpx.Client) -> None:
+    push(http, LINES + '{"n": "x", "at": "2026-01-01T00:00:03Z"}\nnonsense\n')
+    reasons = http.post("/v1/sql", json={"sql": "SELECT reason FROM ticks.quarantine"}).json()["answers"][0]["rows"]
+    assert [row["reason"].partition(":")[0] for row in reasons] == ["body", "body"]
+    assert {row["reason"].split(":")[1] for row in reasons} == {"3", "4"}
+
+
+def test_a_push_that_is_sent_again_counts_once(http: httpx.Client) -> None:
+    first = push(http, key="a")
+    assert push(http, key="a") == first
+    assert push(http, key="b") > first
+    rows = http.post("/v1/sql", json={"sql": "SELECT count(*) AS c FROM ticks"}).json()["answers"][0]["rows"]
+    assert rows == [{"c": 4}]
+
+
+def test_streams_tables_and_scripts(http: httpx.Client) -> None:
+    made = {"name": "s", "columns": {"a": "INT", "t": "TIMESTAMP"}, "timestamp_by": "t", "retain_seconds": 60}
+    assert http.post("/v1/streams", json=made).status_code == 201
+    assert code_of(http.post("/v1/streams", json={**made, "columns": {"a": "INTT"}})) == (400, "sql")
+    assert [each["name"] for each in http.get("/v1/streams").json()["streams"]] == ["ticks", "s"]
+    assert http.get("/v1/streams/s").json()["columns"][1] == {"name": "t", "type": "TIMESTAMP"}
+    assert http.delete("/v1/streams/s").status_code == 200
+    assert http.post("/v1/tables", json={"name": "t", "columns": {"a": "INT"}}).status_code == 201
+    assert http.post("/v1/tables/t/rows", content='{"a": 1}\n', headers=NDJSON).json() == {"rows": 1}
+    assert code_of(http.post("/v1/tables/t/rows", content='{"a": "x"}\n', headers=NDJSON)) == (400, "type_mismatch")
+    answers = http.post("/v1/sql", json={"sql": "SHOW TABLES; SELECT a FROM t; DROP TABLE t"}).json()["answers"]
+    assert [len(each["rows"]) for each in answers] == [1, 1, 0]
+    assert answers[2]["message"] == "table t dropped"
+
+
+def test_errors_have_one_shape_and_a_position(http: httpx.Client) -> None:
+    reply = http.post("/v1/sql", json={"sql": "SELECT n,\n  m FROM ticks"})
+    assert reply.status_code == 404
+    error = reply.json()["error"]
+    assert error["position"] == {"line": 2, "column": 3}
+    assert "Columns: at, n" in error["message"]
+    for bad in (
+        http.get("/v1/nothing"),
+        http.put("/v1/sql"),
+        http.post("/v1/sql", content="{"),
+        http.post("/v1/sql", json={"sql": 1}),
+        http.post("/v1/streams/ticks/rows", content="x"),
+        http.post("/v1/streams/none/rows", content="", headers=NDJSON),
+        http.post(
+            "/v1/streams/ticks/rows", content="x", headers={"Content-Type": "application/vnd.apache.arrow.stream"}
+        ),
+    ):
+        assert 400 <= bad.status_code < 500
+        assert set(bad.json()["error"]) == {"code", "message", "hint", "position"}
+
+
+def test_limits_are_refused_clearly(serve: Serve) -> None:
+    db, url = serve(request_bytes_max=1_000, queries_per_owner_max=1, push_bytes_max=2_000)
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    with httpx.Client(base_url=url, trust_env=False) as http:
+        large = http.post("/v1/streams/ticks/rows", content=b"x" * 1_001, headers=NDJSON)
+        assert code_of(large) == (413, "too_large")
+        assert "request_bytes_max" in large.json()["error"]["hint"]
+
+        def chunks() -> object:
+            for _ in range(11):
+                yield b"x" * 100
+
+        assert code_of(http.post("/v1/streams/ticks/rows", content=chunks(), headers=NDJSON)) == (413, "too_large")  # type: ignore[arg-type]
+
+
+def test_a_plan_is_a_graph(http: httpx.Client) -> None:
+    http.post("/v1/queries", json={"name": "q", "sql": "SELECT max(n) AS m FROM ticks [RANGE 1 MINUTE] WHERE n > 1"})
+    picture = http.post("/v1/plan", json={"text": "q"}).json()
+    assert [node["kind"] for node in picture["nodes"]] == ["residual", "stream", "window", "filter", "answer"]
+    assert len(picture["edges"]) == 4
+
+
+def test_the_openapi_document_names_every_route(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    assert {"/v1/sql", "/v1/queries/{name}/answer", "/v1/streams/{name}/rows", "/healthz"} <= set(document["paths"])
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation.get("summary"), f"{method} {path}"
+
+
+def test_history_has_samples(served: tuple[Database, str], http: httpx.Client) -> None:
+    push(http)
+    samples = http.get("/v1/history").json()["samples"]
+    assert samples
+    assert set(samples[-1]) == {"at", "epoch", "queries", "invocations", "subscribers", "streams", "tickets"}

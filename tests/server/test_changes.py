@@ -1,0 +1,179 @@
+"""Subscriptions over HTTP: waiting requests, Server-Sent Events and WebSockets, resumed and shared."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from tests.server.conftest import Serve, as_user
+from websockets.sync.client import connect as connect_websocket
+
+import ladle
+from ladle.engine import Database
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def push(db: Database, *numbers: int) -> int:
+    rows = [{"n": n, "at": START + timedelta(seconds=n)} for n in numbers]
+    return db.push("ticks", rows, wait=True) or 0
+
+
+@contextmanager
+def events(http: httpx.Client, path: str, **headers: str) -> Iterator[Iterator[tuple[int, str, Any]]]:
+    with http.stream("GET", path, headers={"Accept": "text/event-stream", **headers}) as reply:
+        assert reply.status_code == 200
+
+        def parsed() -> Iterator[tuple[int, str, Any]]:
+            event: dict[str, str] = {}
+            for line in reply.iter_lines():
+                if line.startswith(":"):
+                    continue
+                if not line:
+                    if "data" in event:
+                        yield int(event.get("id", 0)), event["event"], json.loads(event["data"])
+                    event = {}
+                    continue
+                name, _, value = line.partition(": ")
+                event[name] = value
+
+        yield parsed()
+
+
+def test_events_come_in_order_and_go_on_from_an_epoch(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks WHERE n > 1", name="q")
+    first, second = push(db, 1, 2), push(db, 3)
+    with events(http, "/v1/queries/q/changes?since=0") as heard:
+        assert next(heard)[:2] == (first, "change")
+        third = push(db, 4)
+        assert [(epoch, value["rows"]) for epoch, _, value in (next(heard), next(heard))] == [
+            (second, [{"n": 3}]),
+            (third, [{"n": 4}]),
+        ]
+    with events(http, "/v1/queries/q/changes", **{"Last-Event-ID": str(second)}) as heard:
+        assert next(heard)[0] == third
+    with events(http, "/v1/queries/q/changes") as heard:
+        fourth = push(db, 5)
+        assert next(heard)[0] == fourth
+
+
+def test_a_dropped_query_ends_its_events(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks", name="q")
+    push(db, 1)
+    with events(http, "/v1/queries/q/changes?since=0") as heard:
+        next(heard)
+        db.unregister("q")
+        _, kind, value = next(heard)
+        assert (kind, value["error"]["code"]) == ("error", "unknown_name")
+        assert next(heard, None) is None
+
+
+def test_websockets(served: tuple[Database, str]) -> None:
+    db, url = served
+    db.register("SELECT n FROM ticks", name="q")
+    first = push(db, 1)
+    address = url.replace("http", "ws")
+    with connect_websocket(f"{address}/v1/queries/q/changes?since=0") as socket:
+        assert json.loads(socket.recv(5))["rows"] == [{"n": 1}]
+        second = push(db, 2)
+        assert json.loads(socket.recv(5))["epoch"] == second > first
+    with connect_websocket(f"{address}/v1/queries/nope/changes") as socket:
+        assert json.loads(socket.recv(5))["error"]["code"] == "unknown_name"
+
+
+def test_a_websocket_with_a_token(serve: Serve) -> None:
+    db, url = serve(anonymous="nobody")
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    db.register("SELECT n FROM ticks", name="q")
+    push(db, 1)
+    address = f"{url.replace('http', 'ws')}/v1/queries/q/changes?since=0"
+    with connect_websocket(address) as socket:
+        assert json.loads(socket.recv(5))["error"]["code"] == "unauthenticated"
+    token = db.create_token("me", "reader")
+    with connect_websocket(address, subprotocols=[f"ladle.{token}"]) as socket:  # type: ignore[list-item]
+        assert json.loads(socket.recv(5))["rows"] == [{"n": 1}]
+
+
+def test_a_waiting_request_returns_when_something_changed(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks", name="q")
+    begun = time.monotonic()
+    threading.Timer(0.3, lambda: push(db, 1)).start()
+    reply = http.get("/v1/queries/q/changes?since=0&seconds=20").json()
+    assert time.monotonic() - begun < 10
+    assert reply["answers"][0]["rows"] == [{"n": 1}]
+    assert reply["epoch"] == 1
+    assert http.get("/v1/queries/q/changes?since=1").json() == {"answers": [], "epoch": 1}
+
+
+def test_many_listeners_hear_the_same_and_a_slow_one_catches_up(served: tuple[Database, str]) -> None:
+    db, url = served
+    db.register("SELECT n FROM ticks", name="q")
+    heard: list[list[int]] = [[] for _ in range(20)]
+    ready = threading.Barrier(21)
+
+    def listen(number: int) -> None:
+        with (
+            httpx.Client(base_url=url, trust_env=False, timeout=30) as http,
+            events(http, "/v1/queries/q/changes?since=0") as changes,
+        ):
+            ready.wait()
+            for _, kind, value in changes:
+                if kind == "change":
+                    heard[number] += [row["n"] for row in value["rows"]]
+                if heard[number] and heard[number][-1] == 199:
+                    return
+                if number == 0:
+                    time.sleep(0.005)
+
+    threads = [threading.Thread(target=listen, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    for n in range(200):
+        push(db, n)
+    for thread in threads:
+        thread.join(60)
+    assert all(each == list(range(200)) for each in heard)
+
+
+def test_a_grant_that_is_taken_back_ends_the_subscription(served: tuple[Database, str]) -> None:
+    db, url = served
+    alice, bob = (ladle.connect(url, token=db.create_token(name, "writer")) for name in ("alice", "bob"))
+    alice.register("SELECT n FROM ticks", name="q")
+    alice.grant("q", "bob")
+    push(db, 1)
+    token = db.create_token("bob", "writer", replace=True)
+    with as_user(url, token) as http, events(http, "/v1/queries/q/changes?since=0") as heard:
+        assert next(heard)[1] == "change"
+        alice.revoke("q", "bob")
+        push(db, 2)
+        assert next(heard)[2]["error"]["code"] == "unknown_name"
+    assert bob is not None
+
+
+def test_more_than_may_be_are_refused(serve: Serve) -> None:
+    db, url = serve(subscribers_max=1)
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    db.register("SELECT n FROM ticks", name="q")
+    push(db, 1)
+    with httpx.Client(base_url=url, trust_env=False) as http, events(http, "/v1/queries/q/changes?since=0") as heard:
+        next(heard)
+        with events(http, "/v1/queries/q/changes?since=0") as other:
+            assert next(other)[2]["error"]["code"] == "limit"
+
+
+@pytest.mark.parametrize("last", ["x", "-1"])
+def test_a_strange_last_event_id_is_refused(served: tuple[Database, str], http: httpx.Client, last: str) -> None:
+    served[0].register("SELECT n FROM ticks", name="q")
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": last}
+    assert http.get("/v1/queries/q/changes", headers=headers).status_code == 400
