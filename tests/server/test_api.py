@@ -45,7 +45,7 @@ def test_a_query_from_registration_to_its_end(http: httpx.Client) -> None:
     assert answer["columns"] == [{"name": "n", "type": "INT"}]
     assert (answer["epoch"], answer["next"], answer["rows_total"]) == (1, None, 1)
     assert http.get("/v1/queries/big/answer", params={"now": "2026-01-01 00:00:01"}).json()["rows"] == []
-    assert code_of(http.get("/v1/queries/big/answer", params={"now": "noon"})) == (400, "error")
+    assert code_of(http.get("/v1/queries/big/answer", params={"now": "noon"})) == (400, "type_mismatch")
     assert http.get("/v1/queries/big").json()["sql"] == body["sql"]
     assert "standing query big" in http.post("/v1/explain", json={"text": "big"}).json()["text"]
     assert [query["name"] for query in http.get("/v1/queries").json()["queries"]] == ["big"]

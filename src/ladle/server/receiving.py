@@ -6,6 +6,7 @@ import io
 
 import pyarrow as pa
 
+from ladle.errors import TypeMismatch
 from ladle.formats.reading import read_rows
 from ladle.remote.http import ARROW
 from ladle.schema import StreamSchema, TableSchema
@@ -49,5 +50,5 @@ def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema,
         return table
     if REASON in table.column_names:
         bad = next(i for i, reason in enumerate(table.column(REASON).to_pylist()) if reason is not None)
-        raise BadRequest(f"Line {table.column(LINE)[bad]}: {table.column(REASON)[bad]}. None was inserted.")
+        raise TypeMismatch(f"Line {table.column(LINE)[bad]}: {table.column(REASON)[bad]}. None was inserted.")
     return table.drop_columns([name for name in (FILE, LINE, RAW) if name in table.column_names])
