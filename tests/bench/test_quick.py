@@ -114,3 +114,11 @@ def test_cacq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(point["output"] > 0 for point in (*value["queries"], *value["sources"]))
     out = capsys.readouterr().out
     assert all(bar["what"] in out for bar in value["bars"])
+
+
+@pytest.mark.not_at_one_row("measures time")
+def test_server(tmp_path: Path) -> None:
+    assert main(["bench", "server", "--quick", "--out", str(tmp_path)]) == 0
+    bars = figures(tmp_path, "server-quick")["bars"]
+    assert [*dict.fromkeys(bar["part"] for bar in bars)] == ["invoke", "push", "subscribers"]
+    assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in bars)

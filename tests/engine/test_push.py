@@ -306,3 +306,77 @@ def test_rows_that_are_only_received_wait_for_the_next_process(open_db: Open) ->
     again = open_db()
     again.push("ticks", ticks(range(3, 4)), wait=True)
     assert values(again.sql("SELECT n FROM ticks")) == [0, 1, 2, 3]
+
+
+# --- pushes that are sent again ---
+
+
+@pytest.mark.usefixtures("asleep")
+def test_a_push_with_a_key_counts_once_while_it_waits_and_after_a_restart(open_db: Open) -> None:
+    db = open_db()
+    db.sql(TICKS)
+    db.push("ticks", ticks([1]), key="one")
+    db.push("ticks", ticks([1]), key="one")
+    assert len(inbox(db)) == 1
+    db.close()
+    db = open_db()
+    assert db.push("ticks", ticks([1]), key="one", wait=True) == 1
+    assert inbox(db) == []
+    assert db.push("ticks", ticks([1]), key="one", wait=True) == 1
+    db.push("ticks", ticks([1]), key="one")
+    assert inbox(db) == []
+    assert db.push("ticks", ticks([2]), key="two", wait=True) == 2
+    db.close()
+    db = open_db(checkpoint_entries=1)
+    assert db.push("ticks", ticks([2]), key="two", wait=True) == 2
+    db.sql("CREATE STREAM others (n INT)")
+    db.close()
+    db = open_db()
+    assert db.push("ticks", ticks([1]), key="one", wait=True) == 1
+    assert values(db.sql("SELECT n FROM ticks ORDER BY n")) == [1, 2]
+
+
+def test_keys_are_a_streams_own(db: Database) -> None:
+    db.sql(TICKS)
+    db.sql("CREATE STREAM tocks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    assert db.push("ticks", ticks([1]), key="k", wait=True) == 1
+    assert db.push("tocks", ticks([1]), key="k", wait=True) == 2
+    assert db.push("ticks", ticks([1]), key="K", wait=True) == 3, "keys are compared as they are"
+
+
+def test_a_push_with_a_key_that_fails_may_come_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not received is not known."""
+    db.sql(TICKS)
+    with monkeypatch.context() as full:
+        full.setattr("ladle.archive.inbox.write_durably", _no_room)
+        with pytest.raises(LadleError):
+            db.push("ticks", ticks([1]), key="k")
+    assert db.push("ticks", ticks([1]), key="k", wait=True) == 1
+
+
+def _no_room(*_: Any) -> None:
+    raise LadleError("no room")
+
+
+def test_the_oldest_keys_are_forgotten(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ladle.catalog.streams.KEYS_MAX", 3)
+    db.sql(TICKS)
+    for second in range(5):
+        db.push("ticks", ticks([second]), key=f"k{second}", wait=True)
+    assert len(db.catalog.streams["ticks"].keys) == 3
+    assert db.push("ticks", ticks([4]), key="k4", wait=True) == 5
+    assert db.push("ticks", ticks([0]), key="k0", wait=True) == 6
+
+
+def test_the_same_push_by_many_at_once(db: Database) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    db.sql(TICKS)
+    with ThreadPoolExecutor(8) as threads:
+        epochs = [
+            threads.submit(db.push, "ticks", ticks([second // 8]), wait=True, key=f"k{second // 8}")
+            for second in range(80)
+        ]
+        found = [each.result() for each in epochs]
+    assert values(db.sql("SELECT n FROM ticks ORDER BY n")) == list(range(10))
+    assert all(len({*found[8 * n : 8 * n + 8]}) == 1 for n in range(10))
