@@ -1,6 +1,6 @@
 # Every target sets up first what it needs: `make demo` on a fresh machine is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test onspark soak bench lint format clean
+.PHONY: help setup demo serve test broker browser onspark soak bench lint format clean
 
 ready := .venv/.ready
 classes := .venv/.classes
@@ -25,12 +25,15 @@ setup: $(ready) $(classes) ## .venv with the locked dependencies; Java too, if t
 demo: $(ready) ## the demonstration (DEMO_SECONDS=n to end by itself, LADLE_DATA=dir for the data)
 	@$(with_java) .venv/bin/ladle demo
 
+serve: $(ready) ## a server over HTTP, with a console (WAREHOUSE=dir, SERVE_ARGS='--port 8642')
+	@$(with_java) .venv/bin/ladle serve $(if $(WAREHOUSE),-w '$(WAREHOUSE)') $(SERVE_ARGS)
+
 # Two processes side by side, each with whole files; the longest files first (tests/conftest.py), in random order otherwise.
 side_by_side := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Without PYTEST_ARGS in three runs, each ending with pytest's closing line: what needs no JVM, what does, and answers again
 # with residuals on Spark.
-test: $(ready) $(classes) ## all tests but the soak (PYTEST_ARGS='-k window': those alone)
+test: $(ready) $(classes) broker browser ## all tests but the soak (PYTEST_ARGS='-k window': those alone)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	@$(with_java) $(python) -m pytest -m 'not soak and not spark' $(side_by_side)
 	@$(with_java) $(python) -m pytest -m 'spark and not soak' $(side_by_side)
@@ -38,6 +41,12 @@ ifeq ($(strip $(PYTEST_ARGS)),)
 else
 	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
 endif
+
+broker: ## mosquitto, which tests of MQTT start for themselves, if there is none
+	@scripts/install-mosquitto
+
+browser: ## chromium, in which tests look at the console, if there is none
+	@scripts/install-chromium
 
 # Where answers are computed in the tests' own process: residuals of others could not be counted.
 answers := tests/engine tests/oracle tests/cli/test_commands.py tests/spark/test_answers.py

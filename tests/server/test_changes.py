@@ -16,7 +16,9 @@ from tests.server.conftest import Serve, as_user
 from websockets.sync.client import connect as connect_websocket
 
 import ladle
+from ladle.config import Settings
 from ladle.engine import Database
+from ladle.server.run import Server
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -177,3 +179,20 @@ def test_a_strange_last_event_id_is_refused(served: tuple[Database, str], http: 
     served[0].register("SELECT n FROM ticks", name="q")
     headers = {"Accept": "text/event-stream", "Last-Event-ID": last}
     assert http.get("/v1/queries/q/changes", headers=headers).status_code == 400
+
+
+def test_a_server_that_stops_lets_its_subscribers_go(served: tuple[Database, str]) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks", name="q")
+    own = Server(db, Settings.load({"port": 0}))
+    own.start()
+    push(db, 1)
+    with (
+        httpx.Client(base_url=own.url, trust_env=False, timeout=30) as http,
+        events(http, "/v1/queries/q/changes?since=0") as heard,
+    ):
+        next(heard)
+        begun = time.monotonic()
+        own.stop()
+        assert next(heard, None) is None
+    assert time.monotonic() - begun < 3

@@ -1,5 +1,5 @@
-"""Whatever is sent, the server answers with an error of the caller's and goes on: requests made from the OpenAPI document
-by Schemathesis, and bodies that no client would send.
+"""Whatever is sent, the server answers with an error of the caller's and goes on: requests that Schemathesis makes from
+the OpenAPI document, and bodies that no client would send.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ _TYPES = ("application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stre
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(body=st.binary(max_size=2_000), kind=st.sampled_from(_TYPES), path=st.sampled_from(("streams/ticks", "tables/t")))
+@given(
+    body=st.binary(max_size=2_000), kind=st.sampled_from(_TYPES), path=st.sampled_from(("streams/ticks", "tables/t"))
+)
 def test_bodies_of_nonsense(server: tuple[Database, str], body: bytes, kind: str, path: str) -> None:
     reply = httpx.post(f"{server[1]}/v1/{path}/rows", content=body, headers={"Content-Type": kind}, trust_env=False)
     assert reply.status_code < 500, reply.text

@@ -65,9 +65,18 @@ def create_app(db: Database, settings: Settings) -> FastAPI:
     app.include_router(routes.router)
     _add_own(app)
     add_handlers(app, _failed)
-    app.mount("/console", StaticFiles(directory=CONSOLE, html=True), name="console")
+    app.mount("/console", _Console(directory=CONSOLE, html=True), name="console")
     app.add_middleware(Door, settings=settings, metrics=metrics)
     return app
+
+
+class _Console(StaticFiles):
+    """Files that a browser asks for again each time: after an upgrade they are others."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 def _add_own(app: FastAPI) -> None:
@@ -76,7 +85,7 @@ def _add_own(app: FastAPI) -> None:
         return json_reply({"status": "alive"})
 
     @app.get("/readyz", tags=["status"], summary="Whether it answers queries")
-    async def readyz(serving: Served) -> Response:
+    def readyz(serving: Served) -> Response:
         problems = [stream.error for stream in serving.db.pulse().streams if stream.error]
         return json_reply({"status": "ready", "epoch": serving.db.catalog.epoch, "problems": problems})
 

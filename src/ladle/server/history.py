@@ -58,6 +58,9 @@ def sample(pulse: Pulse, subscribers: int) -> dict[str, Any]:
                 "rows_per_second": round(stream.rows_per_second, 1),
                 "pending": stream.pending,
                 "quarantined": stream.quarantined,
+                "epochs": stream.epochs,
+                "bytes": stream.bytes,
+                "error": stream.error,
             }
             for stream in pulse.streams
         },

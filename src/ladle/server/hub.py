@@ -90,11 +90,12 @@ class Hub:
         self._committed = asyncio.Event()
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.subscribers = 0
 
     def start(self) -> None:
         """Called in the event loop."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
 
         def watch() -> None:
             seen = -1
@@ -110,8 +111,18 @@ class Hub:
         self._watcher = threading.Thread(target=watch, name="ladle-hub-watch", daemon=True)
         self._watcher.start()
 
+    def release(self) -> None:
+        """Let everybody go, so that their connections end. May be called by any thread."""
+        self._stopping.set()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake_all)
+
+    def _wake_all(self) -> None:
+        for channel in list(self._channels.values()):
+            channel.wake()
+
     async def stop(self) -> None:
-        """Let everybody go."""
+        """Called in the event loop, when all requests are done."""
         self._stopping.set()
         for channel in list(self._channels.values()):
             if channel.task is not None:

@@ -25,7 +25,7 @@ def plan_picture(session: Session, text: str) -> dict[str, Any]:
         last = window
         if scan.block.factors:
             factors = " AND ".join(factor.sql for factor in scan.block.factors)
-            last = picture.node("filter", f"{len(scan.block.factors)} factors", factors)
+            last = picture.node("filter", _counted(len(scan.block.factors), "factor"), factors)
             picture.edge(window, last)
         filtered[number] = last
         if number not in joined:
@@ -40,6 +40,10 @@ def plan_picture(session: Session, text: str) -> dict[str, Any]:
         picture.edge(picture.node("table", table.table, ""), residual)
     picture.edge(residual, picture.node("answer", state.name if state is not None else "answer", ""))
     return {"nodes": picture.nodes, "edges": picture.edges}
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _engine(plan: Plan) -> str:

@@ -55,10 +55,10 @@ class Responder:
         """Whether a single answer of a script is put into a list, too: so that a program need not tell them apart."""
         return self._form == JSON
 
-    def one(self, answer: Answer, limit: int | None = None) -> Response:
+    def one(self, answer: Answer, limit: int | None = None, *, keep: bool = True) -> Response:
         """An answer, or the first page of it."""
         rows = self._rows_max if limit is None else min(limit, self._rows_max)
-        key = self._pages.keep(answer, self._user) if len(answer) > rows else None
+        key = self._pages.keep(answer, self._user) if keep and len(answer) > rows else None
         return self._page(answer, key, 0, rows)
 
     def page(self, key: str, start: int, limit: int) -> Response:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -23,6 +25,17 @@ from ladle.server.respond import Responder, json_reply
 from ladle.server.serving import Asking, Served
 
 _QUERIES_PAGE = 1_000
+_ROWS = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
+            "text/csv": {"schema": {"type": "string"}},
+        },
+    }
+}
+"""What FastAPI can't see of a body that is read as bytes."""
 _PAGE_ROWS = Query(ge=1, le=10_000_000, description="rows in one response at most")
 
 router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}})
@@ -65,6 +78,7 @@ def queries(
     found = [state for state in catalog.standing() if like.lower() in state.name.lower()]
     shown = [_query(session, state) for state in found[after : after + limit]]
     more = f"/v1/queries?after={after + limit}&limit={limit}" if after + limit < len(found) else None
+    more = f"{more}&like={quote(like, safe='')}" if more and like else more
     return json_reply({"queries": shown, "total": len(found), "next": more})
 
 
@@ -106,6 +120,7 @@ def answer(
     serving: Served,
     now: Annotated[str | None, Query(max_length=64, description="another NOW, in ISO form; UTC unless it says")] = None,
     limit: Annotated[int | None, _PAGE_ROWS] = None,
+    keep: Annotated[bool, Query(description="keep the rest for further pages; without it there are none")] = True,
 ) -> Response:
     """As JSON, as an Arrow stream, or as CSV, whichever is accepted; large answers in pages."""
     responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
@@ -113,7 +128,7 @@ def answer(
         found = session.invoke(name, now=now)
     except ValueError as error:
         raise BadRequest(f"now: {error}.") from None
-    return responder.one(found, limit)
+    return responder.one(found, limit, keep=keep)
 
 
 @router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer")
@@ -200,16 +215,7 @@ def drop_stream(name: str, session: Asking, cascade: bool = False, if_exists: bo
     "/streams/{name}/rows",
     tags=["streams"],
     summary="Push rows",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/x-ndjson": {"schema": {"type": "string"}},
-                "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
-                "text/csv": {"schema": {"type": "string"}},
-            },
-        }
-    },
+    openapi_extra=_ROWS,
 )
 async def push(
     name: str,
@@ -263,7 +269,7 @@ def drop_table(name: str, session: Asking, cascade: bool = False, if_exists: boo
     return json_reply({"dropped": name})
 
 
-@router.post("/tables/{name}/rows", tags=["tables"], summary="Insert rows: all of them, or none")
+@router.post("/tables/{name}/rows", tags=["tables"], summary="Insert rows: all of them, or none", openapi_extra=_ROWS)
 async def insert(name: str, request: Request, session: Asking) -> Response:
     body = await request.body()
     kind = request.headers.get("content-type", "")
@@ -313,6 +319,12 @@ def _read(read: Any, value: Any, what: str) -> Any:
 @router.get("/status", tags=["status"], summary="Streams, sources and queries: rates, coverage, errors")
 def status(session: Asking) -> Response:
     return json_reply({"status": forms.status_to_json(session.status())})
+
+
+@router.get("/pulse", tags=["status"], summary="What changes all the time, without a look at each query")
+def pulse(session: Asking, serving: Served) -> Response:
+    told = replace(serving.db.pulse(), subscribers=serving.hub.subscribers)
+    return json_reply({"pulse": forms.status_to_json(told)})
 
 
 @router.get("/history", tags=["status"], summary="The last quarter of an hour, a sample a second")

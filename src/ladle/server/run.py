@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5
 """How long requests under way have when the server is stopped."""
+_SWITCH_SECONDS = 0.0005
+"""How long a thread that computes may keep others from running: a request goes from thread to thread, and waits so long
+at each step beside an epoch. Python's own is 5 ms.
+"""
 
 
 class Server:
@@ -29,8 +34,10 @@ class Server:
         tls = {}
         if settings.tls_certificate:
             tls = {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key or None}
+        app = create_app(db, settings)
+        self._hub = app.state.serving.hub
         config = uvicorn.Config(
-            create_app(db, settings),
+            app,
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -50,13 +57,15 @@ class Server:
 
     def start(self) -> None:
         """Returns when it answers."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
         self._server.up.wait()
         if not self._server.started:
             raise LadleError("The server could not start; its log says why.")
 
     def stop(self) -> None:
-        """Takes no more requests, and waits a moment for those under way."""
+        """Takes no more requests, lets subscribers go, and waits a moment for other requests that are under way."""
+        self._hub.release()
         self._server.should_exit = True
         self._thread.join()
 

@@ -1,0 +1,219 @@
+// One standing query: its text, its answer now, as it changes, and in the past.
+
+import { at, follow, get, invoke, pause, remove } from "./api.js";
+import { picture, summary, table } from "./answer.js";
+import { count, dayAndClock, duration, moment, percent } from "./format.js";
+import { field, h, section, select, showError, tabs } from "./dom.js";
+import { coverageOf, modeOf, statuses } from "./queries.js";
+import { explanation } from "./plan.js";
+import { keepText } from "./editor.js";
+import { timeSlider } from "./slider.js";
+
+const PAGE_ROWS = 2_000;
+const FOLLOWED_MAX = 500;
+const DRAWN_MS = 100;
+
+export function queryView(root, name, signal) {
+  const trouble = h("p", { class: "notice bad", role: "alert", hidden: true });
+  const facts = h("dl", { class: "figures" });
+  const text = h("pre", { class: "sql", tabindex: "0", "aria-label": "The query's text" });
+  root.append(
+    h("div", { class: "row" }, h("h1", {}, name),
+      h("a", { class: "button", href: "#/sql", click: () => keepText(text.textContent) }, "Edit a copy"),
+      h("button", { type: "button", click: () => drop(name, trouble) }, "Drop")),
+    trouble,
+    facts,
+    text,
+  );
+  const shown = answerPanel(name, signal);
+  root.append(shown.element);
+  describe();
+
+  async function describe() {
+    try {
+      const [query, states] = await Promise.all([get(at("queries", name), { signal }), statuses(signal)]);
+      const state = states?.get(query.name);
+      text.textContent = query.sql;
+      const all = {
+        streams: query.streams.join(", ") || "–",
+        window: query.window,
+        mode: modeOf(query, state),
+        coverage: state ? percent(coverageOf(state)) : "–",
+        invocations: state ? count(state.invocations) : "–",
+        owner: query.owner ?? "–",
+        "shared with": query.shared_with.join(", ") || "nobody",
+        created: dayAndClock(query.created_us / 1000),
+      };
+      facts.replaceChildren(...Object.entries(all).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value))));
+      shown.limitPast(await retained(query.streams, signal));
+    } catch (error) {
+      if (!signal.aborted) showError(trouble, error);
+    }
+  }
+}
+
+async function drop(name, trouble) {
+  if (!confirm(`Drop the query ${name}? Its answer can't be asked for any more.`)) return;
+  try {
+    await remove(at("queries", name));
+    location.hash = "#/queries";
+  } catch (error) {
+    showError(trouble, error);
+  }
+}
+
+/** Seconds that the shortest of the streams keeps, or null: for ever. */
+async function retained(names, signal) {
+  const { streams } = await get("/v1/streams", { signal });
+  const kept = streams.filter((stream) => names.includes(stream.name) && stream.retain_us !== null);
+  return kept.length ? Math.min(...kept.map((stream) => stream.retain_us)) / 1e6 : null;
+}
+
+/** Of an answer in pages, the last. */
+async function lastRows(answer, signal) {
+  if (!answer.next) return answer.rows;
+  const page = new URL(answer.next, location.href);
+  page.searchParams.set("start", answer.rows_total - FOLLOWED_MAX);
+  page.searchParams.set("limit", FOLLOWED_MAX);
+  return (await get(page.pathname + page.search, { signal })).rows;
+}
+
+function answerPanel(name, signal) {
+  const label = `Answer of ${name}`;
+  const how = select({ once: "when asked", every: "every", subscribe: "as it changes" }, "once");
+  const seconds = h("input", { type: "number", min: 0.5, max: 3600, step: 0.5, value: 2, class: "narrow" });
+  const secondsField = field("Seconds", seconds, { hidden: true });
+  const ask = h("button", { type: "button", class: "main", click: () => restart() }, "Ask");
+  const told = h("p", { class: "hint", role: "status" });
+  const trouble = h("p", { class: "notice bad", role: "alert", hidden: true });
+  const rowsPlace = h("div");
+  const chartPlace = picture(label);
+  const explained = h("div");
+  const drawnPlan = h("div");
+  const slider = timeSlider(() => restart());
+  const panels = { Table: rowsPlace, Chart: chartPlace.element, Explain: explained, Plan: drawnPlan };
+  const shown = tabs("The answer as", panels, (tab) => {
+    if (tab === "Explain" || tab === "Plan") explain();
+  });
+  const controls = h("div", { class: "row" }, field("Refreshed", how), secondsField, ask);
+  const element = section("Answer", controls, slider.element, trouble, told, shown.element);
+  let turn = new AbortController();
+  signal.addEventListener("abort", () => turn.abort());
+
+  /** Begins anew with what the controls say now. */
+  async function restart() {
+    turn.abort();
+    turn = new AbortController();
+    const mine = turn.signal;
+    secondsField.hidden = how.value !== "every";
+    // What changes all the time is not read aloud all the time.
+    told.setAttribute("aria-live", how.value === "once" ? "polite" : "off");
+    showError(trouble, null);
+    try {
+      if (slider.past !== null) await showPast(mine);
+      else if (how.value === "subscribe") await subscribe(mine);
+      else await refresh(mine);
+    } catch (error) {
+      if (!mine.aborted) showError(trouble, error);
+    }
+  }
+
+  async function showPast(mine) {
+    const answer = await invoke(name, { now: new Date(slider.past).toISOString(), limit: PAGE_ROWS }, mine);
+    show(answer, `As of ${dayAndClock(slider.past)}`);
+  }
+
+  async function refresh(mine) {
+    await showNow(mine);
+    while (how.value === "every" && !mine.aborted) {
+      await pause(Math.max(0.5, Number(seconds.value) || 2), mine);
+      if (document.hidden || mine.aborted) continue;
+      try {
+        await showNow(mine);
+        showError(trouble, null);
+      } catch (error) {
+        // A server that is busy or away may be back next time.
+        if (mine.aborted || error.final) throw error;
+        showError(trouble, error);
+      }
+    }
+  }
+
+  async function showNow(mine) {
+    const answer = await invoke(name, { limit: PAGE_ROWS }, mine);
+    slider.setNow(moment(answer.now));
+    show(answer, `As of ${dayAndClock(moment(answer.now))}`);
+  }
+
+  async function subscribe(mine) {
+    const answer = await invoke(name, { limit: FOLLOWED_MAX }, mine);
+    slider.setNow(moment(answer.now));
+    // The newest first: that is where eyes and scroll bars are.
+    let rows = (await lastRows(answer, mine)).toReversed();
+    let [fresh, epoch, drawing] = [0, answer.epoch, 0];
+    const draw = () => {
+      drawing = 0;
+      if (mine.aborted) return;
+      showRows(answer.columns, rows, { fresh });
+      fresh = 0;
+      told.textContent = `Subscribed · epoch ${count(epoch)} · the last ${count(rows.length)} rows`;
+    };
+    draw();
+    await follow(name, epoch, ({ kind, id, data }) => {
+      if (kind === "lost") told.textContent = "The connection broke; trying again.";
+      if (kind === "change") {
+        rows = [...data.rows.toReversed(), ...rows].slice(0, FOLLOWED_MAX);
+        fresh += data.rows.length;
+      }
+      epoch = id ?? epoch;
+      // Changes that come close together are drawn together.
+      if (kind !== "lost") drawing ||= setTimeout(draw, DRAWN_MS);
+    }, mine);
+  }
+
+  function show(answer, when) {
+    const fetchMore = answer.next && (() => more(answer));
+    // Whoever went on to a further page has all before it in view.
+    const step = answer.further ? answer.rows.length : undefined;
+    showRows(answer.columns, answer.rows, { total: answer.rows_total, fetchMore, step });
+    const way = `answered in ${duration(answer.seconds)}, ${duration(answer.roundTrip)} with the way here`;
+    told.textContent = `${when} · ${summary(answer)} · ${way}`;
+  }
+
+  async function more(answer) {
+    const mine = turn.signal;
+    try {
+      const page = await get(answer.next, { signal: mine });
+      const longer = { ...answer, further: true, next: page.next, rows: [...answer.rows, ...page.rows] };
+      show(longer, told.textContent.split(" · ")[0]);
+    } catch (error) {
+      if (!mine.aborted) showError(trouble, error);
+    }
+  }
+
+  function showRows(columns, rows, options = {}) {
+    const scrolled = rowsPlace.querySelector(".scroll");
+    const [top, left, focused] = [scrolled?.scrollTop, scrolled?.scrollLeft, scrolled && scrolled === document.activeElement];
+    rowsPlace.replaceChildren(table(label, columns, rows, options));
+    const renewed = rowsPlace.querySelector(".scroll");
+    // A refreshed answer must not throw its reader back to the top.
+    if (scrolled && renewed) [renewed.scrollTop, renewed.scrollLeft] = [top, left];
+    if (focused && renewed) renewed.focus();
+    chartPlace.draw(columns, rows, options.total);
+  }
+
+  async function explain() {
+    try {
+      const { said, graph } = await explanation(name, signal);
+      explained.replaceChildren(said);
+      drawnPlan.replaceChildren(graph);
+    } catch (error) {
+      if (!signal.aborted) showError(trouble, error);
+    }
+  }
+
+  how.addEventListener("change", restart);
+  seconds.addEventListener("change", restart);
+  restart();
+  return { element, limitPast: slider.limit };
+}

@@ -1,0 +1,353 @@
+"""The console in a real browser: what is pushed and asked is seen, also with the keyboard alone and on a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from tests.server.conftest import Serve
+
+from ladle.config import Settings
+from ladle.engine import Database
+from ladle.server.run import Server
+from ladle.testing import connect_inline
+
+pytestmark = pytest.mark.browser
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--headless",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PHONE = {"width": 360, "height": 740}
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+VIEWS = ("#/streams", "#/streams/ticks", "#/queries", "#/queries/positive", "#/sql", "docs.html")
+
+TIMEOUT_MS = 20_000
+"""Only what is broken takes so long, also on a machine that does other things."""
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail("No chromium or google-chrome on PATH: `make browser` installs one.")
+    expect.set_options(timeout=TIMEOUT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, str]]:
+    """One database for most tests, with a row a minute, two queries and something in quarantine."""
+    db = connect_inline(Path(tmp_path_factory.mktemp("console")) / "warehouse", settings={})
+    server = Server(db, Settings.load({"port": 0}))
+    server.start()
+    db.sql("CREATE STREAM ticks (n INT, word STRING, at TIMESTAMP) TIMESTAMP BY at")
+    db.register("SELECT n, word, at FROM ticks WHERE n >= 0 AND word <> 'none'", name="positive")
+    db.register(
+        "SELECT word, count(*) AS times, sum(n) AS total FROM ticks GROUP BY word "
+        "BEGIN NOW - INTERVAL 10 MINUTES END NOW",
+        name="words",
+    )
+    push(db, *range(30))
+    db.push("ticks", [{"n": "<img src=x>", "word": "<b>bold</b>", "at": START}], wait=True)
+    yield db, f"{server.url}/console/"
+    server.stop()
+    db.close()
+
+
+def push(db: Database, *numbers: int) -> None:
+    rows = [{"n": n, "word": f"w{n % 3}", "at": START + timedelta(minutes=n)} for n in numbers]
+    db.push("ticks", rows, wait=True)
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Open]:
+    """Opens pages, each in a profile of its own; at the end nothing may have gone wrong in any."""
+    said: list[str] = []
+    contexts = []
+
+    def note(message: Any) -> None:
+        # That a request was refused is logged by the browser itself; what the page makes of it is tested.
+        refused = message.text.startswith("Failed to load resource: the server responded with a status of 4")
+        if message.type in ("error", "warning") and not refused:
+            said.append(message.text)
+
+    def start(address: str, **how: Any) -> Page:
+        context = chromium.new_context(viewport=how.pop("viewport", {"width": 1200, "height": 900}), **how)
+        context.set_default_timeout(TIMEOUT_MS)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+def write(page: Page, text: str) -> None:
+    page.get_by_role("textbox", name="SQL").fill(text)
+
+
+def test_streams_and_their_charts(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(url)
+    card = page.get_by_role("article", name="Stream ticks")
+    expect(card.locator("svg path.line")).to_have_count(1)
+    expect(card.locator("dl")).to_contain_text("rows30")
+    expect(card.locator("dl")).to_contain_text("quarantined1")
+    expect(page.locator("#who")).to_have_text("local admin")
+    card.get_by_role("link", name="ticks").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("ticks")
+    for title in ("Rows per second", "Epochs per second", "Pushes pending", "Rows quarantined", "Bytes on disk"):
+        expect(page.get_by_role("region", name=title, exact=True).locator("svg")).to_be_visible()
+
+
+def test_tickets_and_quarantine(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(f"{url}#/streams/ticks")
+    tickets = page.get_by_role("region", name="The eddy's tickets")
+    expect(tickets.locator(".legend li")).to_have_text(["n", "word"])
+    expect(tickets.locator("path.fill")).to_have_count(2)
+    quarantine = page.get_by_role("region", name="Quarantine", exact=True)
+    expect(quarantine.locator("tbody tr")).to_have_count(1)
+    expect(quarantine).to_contain_text("n: '<img src=x>' is not a INT")
+    # What a stream brings is text, whatever it looks like.
+    expect(page.locator("main img, main b:text('bold')")).to_have_count(0)
+
+
+def test_an_error_is_marked_where_it_is(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(f"{url}#/sql")
+    write(page, "SELECT n,\n  m FROM ticks")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Line 2, column 3: Column 'm' not found.")
+    expect(page.locator(".marks mark")).to_have_text("m")
+    expect(page.locator(".gutter .bad")).to_have_text("2")
+    # The mark lies below the letter it marks.
+    mark, letter = (
+        page.evaluate(f"(() => {{ const r = {box}; return [r.left, r.top] }})()")
+        for box in (
+            "document.querySelector('.marks mark').getBoundingClientRect()",
+            "(() => { const range = document.createRange(); const text = document.querySelector('.colours').childNodes;"
+            "const node = [...text].find((each) => each.textContent.includes('m '));"
+            "const at = node.textContent.indexOf('m '); range.setStart(node, at); range.setEnd(node, at + 1);"
+            "return range.getBoundingClientRect() })()",
+        )
+    )
+    assert mark == pytest.approx(letter, abs=1)
+    page.get_by_role("button", name="Go there").click()
+    selected = "[document.activeElement.selectionStart, document.activeElement.selectionEnd]"
+    assert page.evaluate(selected) == [12, 13]
+    write(page, "SELECT n FROM ticks")
+    expect(page.locator(".marks mark")).to_have_count(0)
+
+
+def test_a_script_its_answers_and_its_plan(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(f"{url}#/sql")
+    write(page, "SHOW STREAMS; SELECT word, count(*) AS times FROM ticks GROUP BY word ORDER BY word")
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator(".answer")).to_have_count(2)
+    expect(page.locator(".answer").nth(1).locator("tbody tr")).to_have_text(["w010", "w110", "w210"])
+    page.locator(".answer").nth(1).get_by_role("tab", name="Chart").click()
+    expect(page.locator(".answer").nth(1).locator(".bars li")).to_have_count(3)
+    write(page, "SELECT word FROM ticks WHERE n > 3 BEGIN NOW - INTERVAL 1 HOUR END NOW")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.locator("pre.explain")).to_contain_text("ticks")
+    page.get_by_role("tab", name="Plan").click()
+    expect(page.locator(".plan g.node .kind")).to_have_text(["RESIDUAL", "STREAM", "WINDOW", "FILTER", "ANSWER"])
+    expect(page.locator(".plan g.edge")).to_have_count(4)
+    lefts = {kind: page.locator(f".kind-{kind} rect").first.bounding_box() for kind in ("stream", "window", "answer")}
+    assert lefts["stream"]["x"] < lefts["window"]["x"] < lefts["answer"]["x"]  # type: ignore[index]
+
+
+def test_an_answer_as_table_and_chart_and_in_the_past(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(f"{url}#/queries/words")
+    rows = page.get_by_role("region", name="Answer of words")
+    expect(rows.locator("tbody tr")).to_have_count(3)
+    expect(page.get_by_text("answered in")).to_be_visible()
+    page.get_by_role("tab", name="Chart").click()
+    expect(page.locator(".bars figcaption")).to_have_text(["times", "total"])
+    page.get_by_role("tab", name="Table").click()
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("Home")
+    # An hour before the last row there was none.
+    expect(page.get_by_text("No rows.").first).to_be_visible()
+    expect(page.locator("output.moment")).to_contain_text("2026-01-01 11:29:00")
+    page.get_by_label("At (UTC)").fill("2026-01-01T12:02:30")
+    page.get_by_label("At (UTC)").blur()
+    expect(rows.locator("tbody tr")).to_have_text(["w010", "w111", "w212"])
+    page.get_by_role("button", name="Back to now").click()
+    expect(page.locator("output.moment")).to_have_text("now")
+
+
+def test_a_subscription_adds_rows(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    db.sql("CREATE STREAM beats (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    db.register("SELECT n, at FROM beats WHERE n >= 0", name="beating")
+    page = open_page(f"{url}#/queries/beating")
+    page.get_by_label("Refreshed").select_option("as it changes")
+    expect(page.get_by_text("Subscribed")).to_be_visible()
+    db.push("beats", [{"n": n, "at": START} for n in (-1, 7)], wait=True)
+    rows = page.get_by_role("region", name="Answer of beating").locator("tbody tr")
+    expect(rows).to_have_text(["72026-01-01 12:00:00Z"])
+    expect(page.locator("tr.fresh")).to_have_count(1)
+    db.push("beats", [{"n": 8, "at": START + timedelta(seconds=1)}], wait=True)
+    expect(rows).to_have_text(["82026-01-01 12:00:01Z", "72026-01-01 12:00:00Z"])
+    page.get_by_role("tab", name="Chart").click()
+    expect(page.locator(".answer-chart path.line")).to_have_count(1)
+
+
+def test_a_refreshed_answer_follows(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    db.sql("CREATE TABLE IF NOT EXISTS notes (text STRING)")
+    db.register("SELECT count(*) AS notes FROM notes", name="noted", if_not_exists=True)
+    page = open_page(f"{url}#/queries/noted")
+    page.get_by_label("Refreshed").select_option("every")
+    page.get_by_label("Seconds").fill("0.5")
+    expect(page.locator("tbody td")).to_have_text("0")
+    db.sql("INSERT INTO notes VALUES ('a')")
+    expect(page.locator("tbody td")).to_have_text("1")
+    db.unregister("noted")
+    expect(page.get_by_role("alert").filter(has_text="noted").first).to_be_visible()
+
+
+def test_queries_are_listed_in_pages_and_found(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    texts = {f"many_{n:03d}": f"SELECT n FROM ticks WHERE n > {n}" for n in range(60)}
+    db.register_many(texts, if_not_exists=True)
+    page = open_page(f"{url}#/queries")
+    lines = page.locator("table.queries tbody tr")
+    expect(lines).to_have_count(50)
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_role("status").filter(has_text="51")).to_be_visible()
+    page.get_by_label("Search").fill("WORDS")
+    expect(lines).to_have_count(1)
+    expect(lines).to_contain_text("sliding")
+    expect(lines).to_contain_text("100 %")
+    lines.get_by_role("button").click()
+    expect(lines.locator(".c-latency")).to_contain_text("ms")
+
+
+def test_registering_with_the_keyboard_alone(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    page = open_page(f"{url}#/streams")
+    expect(page.locator(".card svg").first).to_be_visible()
+    press = page.keyboard.press
+    press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    for name in ("Ladle", "Streams", "Queries", "Editor"):
+        press("Tab")
+        expect(page.locator(".bar").get_by_role("link", name=name)).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    press("Enter")
+    expect(page.get_by_role("heading", name="Editor")).to_be_focused()
+    press("Tab")
+    press("Control+a")
+    page.keyboard.type("SELECT n FROM ticks WHERE n > 5")
+    for _ in ("run", "explain", "name"):
+        press("Tab")
+    page.keyboard.type("typed")
+    press("Enter")
+    expect(page.get_by_role("status").filter(has_text="The query typed stands.")).to_be_visible()
+    assert "typed" in [query.name for query in db.queries()]
+    for _ in ("materialize", "replace", "register", "the link"):
+        press("Tab")
+    press("Enter")
+    expect(page.get_by_role("heading", name="typed")).to_be_focused()
+    expect(page.get_by_role("region", name="Answer of typed").locator("tbody tr").first).to_be_visible()
+    page.get_by_role("tab", name="Table").focus()
+    press("ArrowRight")
+    expect(page.get_by_role("tab", name="Chart")).to_be_focused()
+    expect(page.get_by_role("tab", name="Chart")).to_have_attribute("aria-selected", "true")
+
+
+def test_nothing_is_wider_than_a_phone(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(url, viewport=PHONE)
+    for view in VIEWS:
+        page.goto(url + view)
+        expect(page.locator("svg, tbody tr, textarea, article").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], view
+
+
+def test_light_and_dark(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(url, color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(background)
+    page.locator("#theme").click()
+    light = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(background) == light
+
+
+def test_the_interface_is_documented(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(f"{url}docs.html")
+    operation = page.locator(".operation").filter(has_text="Register standing queries")
+    expect(operation.get_by_role("heading")).to_have_text("POST /v1/queries")
+    expect(operation.locator(".curl pre")).to_contain_text("curl -H 'Authorization: Bearer TOKEN' -X POST")
+    expect(operation).to_contain_text("materialize")
+
+
+def test_a_token_is_asked_for(serve: Serve, open_page: Open) -> None:
+    db, url = serve(anonymous="nobody")
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    secret = db.create_token("ann", "reader")
+    page = open_page(f"{url}/console/")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("A token is needed")
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    expect(dialog).to_contain_text("That token is not known.")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Enter a token").click()
+    page.keyboard.type(secret)
+    page.keyboard.press("Enter")
+    expect(page.locator("#who")).to_have_text("ann reader")
+    expect(page.get_by_role("article", name="Stream ticks")).to_be_visible()
+    assert page.evaluate("localStorage.length") == 0
+    page.reload()
+    expect(page.locator("#who")).to_have_text("ann reader")
+
+
+def test_a_long_answer_is_shown_as_far_as_it_is_asked_for(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    db.sql("CREATE STREAM long (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    db.push("long", [{"n": n, "at": START} for n in range(2_100)], wait=True)
+    db.register("SELECT n FROM long", name="all_of_it")
+    page = open_page(f"{url}#/queries/all_of_it")
+    rows = page.get_by_role("region", name="Answer of all_of_it").locator("tbody tr")
+    more = page.get_by_role("button", name="Show more")
+    expect(more).to_have_text("Show more: 1,600 left")
+    for shown in (1_000, 1_500, 2_000, 2_100):
+        more.click()
+        expect(rows).to_have_count(shown)
+    expect(more).to_be_hidden()
+    page.get_by_label("Refreshed").select_option("as it changes")
+    expect(rows).to_have_count(500)
+    expect(rows.first).to_have_text("2099")
