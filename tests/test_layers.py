@@ -45,6 +45,7 @@ ONLY_IN = {
     "pydantic": {"server"},
     "prometheus_client": {"server"},
     "httpx": {"remote"},
+    "paho": {"engine"},
 }
 # What only a type checker reads, and the name of Spark's session in public signatures.
 ALLOWED = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
-    from ladle.connection import connect
+    from ladle.connection import connect, spark_format
     from ladle.engine import Database, Query
     from ladle.errors import LadleError
 
@@ -21,7 +21,7 @@ if ".zip" in __path__[0]:
 
 __version__ = "0.1.0"
 
-__all__ = ["Answer", "Database", "LadleError", "Query", "__version__", "connect"]
+__all__ = ["Answer", "Database", "LadleError", "Query", "__version__", "connect", "spark_format"]
 
 _HOMES = {
     "Answer": "ladle.answer",
@@ -29,6 +29,7 @@ _HOMES = {
     "LadleError": "ladle.errors",
     "Query": "ladle.engine",
     "connect": "ladle.connection",
+    "spark_format": "ladle.connection",
 }
 
 

@@ -17,6 +17,8 @@ from ladle.errors import Denied, LadleError
 
 PUBLIC = "public"
 """Whom a grant to everybody names."""
+LOCAL = "local"
+"""What a program on the server's own machine is called that has no token."""
 _TOKEN_BYTES = 32
 _TOKEN_PREFIX = "ladle_"
 

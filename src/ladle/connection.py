@@ -73,6 +73,21 @@ def connect(
     return open_database(where, **how)
 
 
+def spark_format(spark: SparkSession) -> None:
+    """Let a Spark session read from servers and write to them: format "ladle", with the options url and token, and
+    query or stream.
+    """
+    from ladle.pipeline.datasource import register
+
+    register(spark, _reached)
+
+
+def _reached(url: str, token: str | None) -> RemoteDatabase:
+    from ladle.remote.http import HttpTransport
+
+    return RemoteDatabase(HttpTransport(url, token if token is not None else os.environ.get("LADLE_TOKEN")))
+
+
 def open_database(
     path: str | Path,
     *,

@@ -30,7 +30,7 @@ class SourceStatus:
     stream: str
     name: str
     state: str
-    """running, restarting, drained, stopped."""
+    """running, restarting, drained, stopped; of one that is defined also starting, and defined: not run here."""
     error: str | None
     restarts: int
     batch: int | None
@@ -96,6 +96,8 @@ class Pulse:
     """By stream, in the order in which the eddy visits them."""
     cache_hits: int
     cache_misses: int
+    subscribers: int | None = None
+    """Connected to the server, where one tells."""
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def test_register_lets_a_query_stand(trades: Run) -> None:
     ran = trades("register", "cheap", "SELECT symbol FROM trades WHERE price < 100", "--materialize", "none")
     assert ran.code == 0, ran.err
     assert "KO" in trades("invoke", "cheap").out
-    assert '"materialize": "none"' in trades("queries", "--format", "json").out
+    assert '"materialize":"none"' in trades("queries", "--format", "json").out
 
 
 def test_a_name_that_is_taken_is_kept_or_replaced_when_told(trades: Run, tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_it_shows_streams_and_answers_and_ends_by_itself(tmp_path: Path) -> None
     assert progress[0][0] == "0"
     assert progress[0][1] != "0"
     assert int(progress[-1][0]) >= 23
-    assert "9 queries" in re.findall(r"^\[.*$", out, re.M)[-1]
+    assert "1,001 queries" in re.findall(r"^\[.*$", out, re.M)[-1]
+    assert re.search(r"^console: http://127\.0\.0\.1:\d+/console/$", out, re.M), out
     # The query that came late answered for what had come before it.
     late = re.search(r"blocks was registered after ([\d,]+) trades had arrived; .* \(([\d,]+) blocks\)", out)
     assert late is not None, out
@@ -53,6 +54,7 @@ def test_it_shows_streams_and_answers_and_ends_by_itself(tmp_path: Path) -> None
         rows = {stream.name: stream.rows for stream in db.streams()}
         assert all(count > 0 for count in rows.values()), rows
         assert len(db.query("movers").invoke()) == 5
+        assert len(db.queries()) == 1_001
 
 
 def test_control_c_ends_it_cleanly(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_control_c_ends_it_cleanly(tmp_path: Path) -> None:
     assert process.returncode == 0, err
     assert re.search(
         r"^\d:\d\d: [\d,.]+ M? ?rows in 4 streams, [\d,]+ epochs, [\d,]+ rows quarantined\n"
-        r"8 standing queries gave [\d,]+ answers, half in [\d.]+ ms or less\n",
+        r"1,000 standing queries gave [\d,]+ answers, half in [\d.]+ ms or less\n",
         out,
         re.M,
     ), out

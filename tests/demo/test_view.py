@@ -69,6 +69,7 @@ def test_a_narrow_terminal_does_not_break_the_view() -> None:
 def full_picture() -> Picture:
     """Every stream and query of the demonstration, with as much to show as there can be."""
     picture = Picture("real market, real building, real network", "/tmp/ladle-demo-abc/warehouse", 75, 90, epoch=412)
+    picture.queries_total, picture.address = 1_001, "http://127.0.0.1:8642"
     for name in STREAMS:
         picture.streams[name] = StreamLine(name, "Spark file source (Parquet)", 999_999, 20_576, 1_234, 398, 12)
         picture.streams[name].rates.extend(range(1, 61))
@@ -95,6 +96,8 @@ def test_everything_fits_into_the_terminal(width: int, height: int) -> None:
     for part in ("999,999", "20,576", "1,234", "398", "100%", "covered", "quarantined", "1:15 of 1:30", "three three"):
         assert part in text
     assert "ladle sql -w /tmp/ladle-demo-abc/warehouse" in text
+    assert "http://127.0.0.1:8642" in text
+    assert "1,001 queries" in text
     assert "symbol │ shares" in text
     assert "AAPL   │ 123456" in text
 
@@ -120,7 +123,7 @@ def test_before_the_first_rows_it_says_that_it_waits() -> None:
 def test_the_closing_words() -> None:
     assert closing_text(full_picture(), [5.0, 1.0, 30.0]).splitlines() == [
         "1:15: 4.00 M rows in 4 streams, 412 epochs, 1,592 rows quarantined",
-        "9 standing queries gave 3 answers, half in 5 ms or less",
+        "1,001 standing queries gave 3 answers, half in 5 ms or less",
     ]
     assert "half in 0.312 ms or less" in closing_text(full_picture(), [0.3119])
     assert "answers" not in closing_text(full_picture(), [])

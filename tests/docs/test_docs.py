@@ -21,6 +21,7 @@ from ladle.cli import parser
 from ladle.cli.shell import HELP
 from ladle.config import Settings
 from ladle.engine import Database
+from ladle.engine.defining import FORMATS, MQTT_OPTIONS
 from ladle.sql.statements import Statement
 from ladle.testing import connect_inline
 
@@ -124,6 +125,9 @@ def test_every_call_of_the_interface_is_documented() -> None:
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
     for name in ("create_function", "drop_function", "functions", "create_table", "drop_table", "insert", "tables"):
+        assert hasattr(Database, name)
+        assert f"db.{name}(" in PYTHON
+    for name in ("create_source", "drop_source", "start_sources"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
     for name in inspect.signature(Database.create_function).parameters:
@@ -231,6 +235,28 @@ def test_the_tables_of_the_documentation_do_what_they_say(tmp_path: Path) -> Non
         exec(compile(example[1], "example.py", "exec"), names)
         assert [table.name for table in db.tables()] == ["companies", "limits"]
         assert [table.rows for table in db.tables()] == [3, 3]
+
+
+def test_the_sources_of_the_documentation_can_be_defined(tmp_path: Path) -> None:
+    from ladle.pipeline.readers import KAFKA_PACKAGE
+
+    section = SQL.partition("\n## Sources\n")[2].partition("\n## ")[0]
+    blocks = [block for block in sql_blocks() if block in section]
+    with connect_inline(tmp_path / "warehouse") as db:
+        answers = [answer.message for block in blocks for answer in db.execute(block)]
+        assert answers == [
+            "stream trades created",
+            "source exchange_files created",
+            "source exchange created",
+            "source floor created",
+            "source floor dropped",
+        ]
+        assert [source.name for source in db.sources()] == ["exchange_files", "exchange"]
+    for form in FORMATS:
+        assert f"`{form}`" in section
+    for option in MQTT_OPTIONS:
+        assert f"`{option}`" in section
+    assert KAFKA_PACKAGE in section
 
 
 def python_blocks() -> list[str]:

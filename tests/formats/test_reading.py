@@ -10,8 +10,8 @@ import time
 import pyarrow as pa
 import pytest
 
-from ladle.formats import reading, records
 from ladle.errors import LadleError
+from ladle.formats import reading, records
 from ladle.formats.reading import format_of, read_rows
 from ladle.schema import Column, StreamSchema
 from ladle.stem.intake import FILE, LINE, RAW, REASON

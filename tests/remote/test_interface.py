@@ -208,3 +208,23 @@ def test_types_survive_the_way(db: Any) -> None:
     assert str(first.pop("d")) == "1.500"
     assert first == {k: v for k, v in row.items() if k != "d"}
     assert set(second.values()) == {None}
+
+
+def test_sources_are_defined_and_dropped(db: Any) -> None:
+    options = {"path": "/data/it's", "password": "pss", "header": True}
+    db.create_source("files", stream="TICKS", format="csv", options=options)
+    db.create_source("Files", stream="ticks", format="rate", if_not_exists=True)
+    with pytest.raises(AlreadyExists, match="of stream 'ticks'"):
+        db.create_source("FILES", stream="ticks", format="rate")
+    with pytest.raises(UnknownName, match="Format 'tape' not found"):
+        db.create_source("other", stream="ticks", format="tape")
+    (shown,) = db.sql("SHOW SOURCES").to_pylist()
+    assert (shown["name"], shown["stream"], shown["format"]) == ("files", "ticks", "csv")
+    assert shown["options"] == "path '/data/it's', password '***', header 'true'"
+    with pytest.raises(InUse, match="sources are defined for it: files"):
+        db.sql("DROP STREAM ticks")
+    db.drop_source("FILES")
+    db.drop_source("files", if_exists=True)
+    with pytest.raises(UnknownName, match="Source 'files' not found"):
+        db.drop_source("files")
+    assert db.status().sources == ()

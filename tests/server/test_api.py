@@ -7,10 +7,12 @@ import io
 import json
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.server.conftest import Serve, code_of
 
+import ladle
 from ladle.engine import Database
 
 LINES = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n{"n": 2, "at": "2026-01-01T00:00:02Z"}\n'
@@ -63,7 +65,7 @@ def test_answers_in_all_forms(http: httpx.Client) -> None:
     text = http.get("/v1/queries/all/answer", headers={"Accept": "text/csv"})
     assert [row["n"] for row in csv.DictReader(io.StringIO(text.text))] == ["1", "2"]
     refused = http.get("/v1/queries/all/answer", headers={"Accept": "image/png"})
-    assert code_of(refused) == (415, "unknown_format")
+    assert code_of(refused) == (406, "not_acceptable")
 
 
 def test_a_large_answer_comes_in_pages_of_one_epoch(http: httpx.Client) -> None:
@@ -79,6 +81,37 @@ def test_a_large_answer_comes_in_pages_of_one_epoch(http: httpx.Client) -> None:
         seen += [row["n"] for row in page["rows"]]
     assert seen == list(range(25))
     assert code_of(http.get("/v1/pages/nothing")) == (410, "gone")
+
+
+def test_one_off_answers_come_in_pages_too(serve: Serve) -> None:
+    db, url = serve(page_rows_max=10)
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    with httpx.Client(base_url=url, trust_env=False) as http:
+        push(http, "".join(f'{{"n": {n}, "at": "2026-01-01T00:00:00Z"}}\n' for n in range(25)))
+        (answer,) = http.post("/v1/sql", json={"sql": "SELECT n FROM ticks ORDER BY n"}).json()["answers"]
+        assert (len(answer["rows"]), answer["rows_total"]) == (10, 25)
+        assert [row["n"] for row in http.get(answer["next"]).json()["rows"]] == list(range(10, 20))
+    with ladle.connect(url) as remote:
+        whole = remote.sql("SELECT n FROM ticks ORDER BY n")
+        assert whole.table.column("n").to_pylist() == list(range(25))
+        first, second = remote.execute("SELECT n FROM ticks; SELECT n FROM ticks WHERE n < 12")
+        assert (len(first), len(second)) == (25, 12)
+
+
+def test_arrow_that_points_outside_of_itself_is_refused(http: httpx.Client) -> None:
+    """It would end the process, and again whenever the push is taken in."""
+    http.post("/v1/sql", json={"sql": "CREATE STREAM texts (t STRING)"})
+    table = pa.table({"t": ["first", "", "third text"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue().to_pybytes()
+    offsets = np.array([0, 5, 5, 15], dtype=np.int32).tobytes()
+    assert offsets in content
+    broken = content.replace(offsets, np.array([0, 3_000_000, 5, 15], dtype=np.int32).tobytes())
+    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    assert code_of(http.post("/v1/streams/texts/rows", content=broken, headers=headers)) == (400, "bad_request")
+    assert http.post("/v1/streams/texts/rows?wait=true", content=content, headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import Serve, as_user
+from tests.server.conftest import Serve, as_user, code_of
 from websockets.sync.client import connect as connect_websocket
 
 import ladle
@@ -63,8 +63,9 @@ def test_events_come_in_order_and_go_on_from_an_epoch(served: tuple[Database, st
     with events(http, "/v1/queries/q/changes", **{"Last-Event-ID": str(second)}) as heard:
         assert next(heard)[0] == third
     with events(http, "/v1/queries/q/changes") as heard:
+        assert next(heard)[:2] == (third, "epoch"), "from where on it listens"
         fourth = push(db, 5)
-        assert next(heard)[0] == fourth
+        assert next(heard)[:2] == (fourth, "change")
 
 
 def test_a_dropped_query_ends_its_events(served: tuple[Database, str], http: httpx.Client) -> None:
@@ -150,17 +151,98 @@ def test_many_listeners_hear_the_same_and_a_slow_one_catches_up(served: tuple[Da
 
 def test_a_grant_that_is_taken_back_ends_the_subscription(served: tuple[Database, str]) -> None:
     db, url = served
-    alice, bob = (ladle.connect(url, token=db.create_token(name, "writer")) for name in ("alice", "bob"))
+    token = db.create_token("bob", "writer")
+    alice = ladle.connect(url, token=db.create_token("alice", "writer"))
     alice.register("SELECT n FROM ticks", name="q")
     alice.grant("q", "bob")
     push(db, 1)
-    token = db.create_token("bob", "writer", replace=True)
     with as_user(url, token) as http, events(http, "/v1/queries/q/changes?since=0") as heard:
         assert next(heard)[1] == "change"
         alice.revoke("q", "bob")
         push(db, 2)
         assert next(heard)[2]["error"]["code"] == "unknown_name"
-    assert bob is not None
+
+
+def test_a_token_that_is_dropped_ends_the_subscription(served: tuple[Database, str]) -> None:
+    db, url = served
+    db.register("SELECT n FROM ticks", name="q")
+    push(db, 1)
+    with (
+        as_user(url, db.create_token("bob", "reader")) as http,
+        events(http, "/v1/queries/q/changes?since=0") as heard,
+    ):
+        assert next(heard)[1] == "change"
+        db.drop_token("bob")
+        push(db, 2)
+        assert next(heard)[2]["error"]["code"] == "unauthenticated"
+
+
+def test_waiting_ends_in_time_though_the_stream_flows(served: tuple[Database, str], http: httpx.Client) -> None:
+    """Epochs that change nothing of the query don't begin the wait anew."""
+    db, _ = served
+    db.register("SELECT n FROM ticks WHERE n < 0", name="q")
+    done = threading.Event()
+
+    def flow() -> None:
+        n = 0
+        while not done.is_set():
+            n = push(db, n + 1)
+
+    flowing = threading.Thread(target=flow)
+    flowing.start()
+    try:
+        begun = time.monotonic()
+        reply = http.get("/v1/queries/q/changes?since=0&seconds=1").json()
+        assert time.monotonic() - begun < 4
+        assert reply["answers"] == []
+        assert reply["epoch"] > 0
+    finally:
+        done.set()
+        flowing.join()
+
+
+def test_a_query_that_is_replaced_is_another(served: tuple[Database, str], http: httpx.Client) -> None:
+    """What was kept for the one is not told of the other."""
+    db, _ = served
+    db.register("SELECT n FROM ticks WHERE n < 10", name="q")
+    start = push(db, 0)
+    with events(http, f"/v1/queries/q/changes?since={start}") as old:
+        next(old)
+        push(db, 1)
+        assert next(old)[2]["rows"] == [{"n": 1}]
+        db.register("SELECT n FROM ticks WHERE n > 10", name="q", replace=True)
+        with events(http, f"/v1/queries/q/changes?since={start}") as new:
+            push(db, 12)
+            changes = (value["rows"] for _, kind, value in new if kind == "change")
+            assert next(changes) == [{"n": 12}]
+        assert next(value["error"]["code"] for _, kind, value in old if kind == "error") == "gone"
+
+
+def test_what_fails_is_told_and_harms_no_other(
+    served: tuple[Database, str], http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks", name="q")
+    real = db.changes
+
+    def failing(name: str, **how: Any) -> Any:
+        raise OSError("the disk")
+
+    with events(http, "/v1/queries/q/changes") as heard:
+        next(heard)
+        monkeypatch.setattr(db, "changes", failing)
+        push(db, 1)
+        _, kind, value = next(heard)
+        assert kind == "error"
+        assert "the disk" in value["error"]["message"]
+    monkeypatch.setattr(db, "changes", real)
+    with events(http, "/v1/queries/q/changes?since=0") as heard:
+        assert next(heard)[2]["rows"] == [{"n": 1}]
+
+
+def test_an_epoch_that_has_not_been_is_refused(served: tuple[Database, str], http: httpx.Client) -> None:
+    served[0].register("SELECT n FROM ticks", name="q")
+    assert code_of(http.get("/v1/queries/q/changes?since=99")) == (400, "bad_request")
 
 
 def test_more_than_may_be_are_refused(serve: Serve) -> None:
@@ -170,11 +252,11 @@ def test_more_than_may_be_are_refused(serve: Serve) -> None:
     push(db, 1)
     with httpx.Client(base_url=url, trust_env=False) as http, events(http, "/v1/queries/q/changes?since=0") as heard:
         next(heard)
-        with events(http, "/v1/queries/q/changes?since=0") as other:
-            assert next(other)[2]["error"]["code"] == "limit"
+        refused = http.get("/v1/queries/q/changes?since=0", headers={"Accept": "text/event-stream"})
+        assert code_of(refused) == (429, "limit")
 
 
-@pytest.mark.parametrize("last", ["x", "-1"])
+@pytest.mark.parametrize("last", ["x", "-1", "9" * 30])
 def test_a_strange_last_event_id_is_refused(served: tuple[Database, str], http: httpx.Client, last: str) -> None:
     served[0].register("SELECT n FROM ticks", name="q")
     headers = {"Accept": "text/event-stream", "Last-Event-ID": last}

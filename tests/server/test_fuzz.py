@@ -21,6 +21,7 @@ from ladle.server.run import Server
 from ladle.testing import connect_inline
 
 _SELECT = "SELECT n FROM ticks"
+NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,11 @@ def test_huge_and_crooked_requests(server: tuple[Database, str]) -> None:
             http.get("/console/../../../../etc/passwd"),
             http.get("/console/%2e%2e/%2e%2e/app.py"),
             http.request("BREW", "/v1/sql"),
+            http.get("/v1/streams", headers={"Host": "[::1"}),
+            http.get("/v1/streams", headers={"Origin": "http://[x"}),
+            http.get("/v1/queries/q/answer", params={"now": "9999-12-31T23:59:59-14:00"}),
+            http.get("/v1/queries/q/changes", headers={"Accept": "text/event-stream", "Last-Event-ID": "5" * 5_000}),
+            http.post("/v1/streams/ticks/rows", content=b'{"n": ' + b"[" * 200_000, headers=NDJSON),
             http.post("/v1/streams/ticks/rows", content=rng.randbytes(900_000), headers={"Content-Type": "text/csv"}),
         ]
         for reply in replies:

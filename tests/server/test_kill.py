@@ -146,7 +146,7 @@ def test_killed_under_load(tmp_path: Path) -> None:
             heard_counts = Counter(heard)
             heard_counts.pop(-1, None)
             assert heard_counts == acknowledged, "a subscriber missed rows, or heard some twice"
-            assert len(acknowledged) > 50
+            assert len(acknowledged) > 10
     finally:
         done.set()
         server.end()

@@ -40,6 +40,9 @@ class Names:
     def query_sql(self, name: str) -> tuple[str, str] | None:
         return next(((key, value) for key, value in self.queries.items() if key.lower() == name.lower()), None)
 
+    def inside(self, query: str) -> Names:
+        return self
+
     def function(self, name: str) -> Function | None:
         return next((function for function in self.functions if function.name.lower() == name.lower()), None)
 

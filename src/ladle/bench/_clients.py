@@ -130,7 +130,7 @@ def subscribing(url: str, how: dict[str, Any], stopped: threading.Event) -> Resu
     sockets: list[socket.socket] = []
     for number in range(how["subscribers"]):
         connection = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60)
-        name = how["names"][number % len(how["names"])]
+        name = how["slow_name"] if number < how["slow"] else how["names"][number % len(how["names"])]
         head = f"GET /v1/queries/{name}/changes HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: text/event-stream\r\n\r\n"
         connection.sendall(head.encode())
         sockets.append(connection)

@@ -29,6 +29,8 @@ from ladle.errors import LadleError
 DESCRIPTION = "invocations, pushes and subscribers over HTTP, while a stream flows"
 
 _STREAM = "flow"
+_IDLE = 100
+"""Queries that idle subscribers listen to, all of them different."""
 _PAGE = """# The server under load
 
 Written by `{command}`. {machine}. With {versions}.{quick}
@@ -115,7 +117,8 @@ def measure(scratch: Path, sizes: Sizes) -> list[Bar]:
             listening = {
                 "subscribers": sizes.subscribers,
                 "slow": sizes.slow,
-                "names": ["everything", *(f"nothing_{number}" for number in range(9))],
+                "names": [f"nothing_{number}" for number in range(_IDLE)],
+                "slow_name": "everything",
             }
             with client("subscribing", url, listening) as _:
                 subscribed = _epochs(url, flow, sizes)
@@ -173,7 +176,7 @@ def _prepare(url: str, sizes: Sizes) -> list[str]:
         a, b = int(rng.integers(256)), int(rng.integers(max(256 - width, 1)))
         condition = f"a = {a} AND b >= {b} AND b < {b + width}"
         texts[f"q{number}"] = f"SELECT * FROM {_STREAM} [RANGE 10 SECONDS] WHERE {condition}"
-    nothing = {f"nothing_{number}": f"SELECT * FROM {_STREAM} WHERE a > {300 + number}" for number in range(9)}
+    nothing = {f"nothing_{number}": f"SELECT * FROM {_STREAM} WHERE a > {300 + number}" for number in range(_IDLE)}
     with connect(url) as db:
         db.sql(
             f"CREATE STREAM {_STREAM} (ts TIMESTAMP, a INT, b INT, c INT, d INT) TIMESTAMP BY ts RETAIN INTERVAL 1 DAY"

@@ -9,10 +9,12 @@ from ladle.catalog.access import Access
 from ladle.catalog.entries import (
     add_column,
     create_function,
+    create_source,
     create_stream,
     create_table,
     create_token,
     drop_function,
+    drop_source,
     drop_stream,
     drop_table,
     drop_token,
@@ -27,6 +29,7 @@ from ladle.catalog.entries import (
 )
 from ladle.catalog.queries import Factors, QueryState
 from ladle.catalog.snapshot import Catalog, Seen
+from ladle.catalog.sources import SourceState, source_of_key
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
 from ladle.catalog.tables import TableState
@@ -47,15 +50,18 @@ __all__ = [
     "QueryState",
     "Seen",
     "Segments",
+    "SourceState",
     "StreamState",
     "TableState",
     "View",
     "add_column",
     "create_function",
+    "create_source",
     "create_stream",
     "create_table",
     "create_token",
     "drop_function",
+    "drop_source",
     "drop_stream",
     "drop_table",
     "drop_token",
@@ -66,5 +72,6 @@ __all__ = [
     "revoke",
     "set_retain",
     "set_table",
+    "source_of_key",
     "unregister",
 ]

@@ -44,13 +44,30 @@ class Access:
         """Whether a user may change, drop and grant a query."""
         return user is None or user.may(Role.ADMIN) or (self.owner(query) or "").lower() == user.name.lower()
 
+    def as_owner(self, query: str) -> User | None:
+        """Whoever owns a query, as a user; None: nobody does."""
+        owner = self.owner(query)
+        if owner is None:
+            return None
+        token = self.tokens.get(owner.lower())
+        return User(owner, Role.READER) if token is None else token.user
+
+    def unreadable(self, query: str, read: Iterable[str]) -> str | None:
+        """One of the queries that a query reads and its owner may not, not any more."""
+        owner = self.as_owner(query)
+        return None if owner is None else next((name for name in read if not self.sees(owner, name)), None)
+
     # -- changes --
 
     def with_token(self, token: Token) -> Access:
         return replace(self, tokens=self.tokens.set(token.name.lower(), token))
 
     def without_token(self, name: str) -> Access:
-        return replace(self, tokens=self.tokens.delete(name.lower()))
+        """Whoever has the name next is not who it was granted to."""
+        access = replace(self, tokens=self.tokens.delete(name.lower()))
+        for query in [query for query, names in self.grants.items() if name.lower() in names]:
+            access = access.revoked(query, name)
+        return access
 
     def with_owner(self, queries: Iterable[str], owner: str) -> Access:
         """New queries belong to whom they belong; one that replaces another stays its owner's."""

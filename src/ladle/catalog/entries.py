@@ -39,7 +39,7 @@ def set_retain(stream: str, retain_us: int | None) -> dict[str, Any]:
 
 
 def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:
-    """A stream goes, and with it the queries named: all in one."""
+    """A stream goes, and with it its sources and the queries named: all in one."""
     return {"kind": "drop_stream", "stream": stream, "queries": list(queries)}
 
 
@@ -92,6 +92,18 @@ def create_function(
 def drop_function(name: str, queries: Iterable[str] = ()) -> dict[str, Any]:
     """A function goes, and with it the queries named: all in one."""
     return {"kind": "drop_function", "name": name, "queries": list(queries)}
+
+
+def create_source(
+    name: str, stream: str, form: str, options: Iterable[tuple[str, str]], created_us: int
+) -> dict[str, Any]:
+    """A source of a stream comes; it gets an id of its own when the entry is applied."""
+    source = {"name": name, "stream": stream, "format": form, "options": [list(option) for option in options]}
+    return {"kind": "create_source", "source": {**source, "created_us": created_us}}
+
+
+def drop_source(name: str) -> dict[str, Any]:
+    return {"kind": "drop_source", "name": name}
 
 
 def create_token(token: Token) -> dict[str, Any]:

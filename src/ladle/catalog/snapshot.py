@@ -10,6 +10,7 @@ from ladle.access import User
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import Access, token_from_json
 from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
+from ladle.catalog.sources import SourceState
 from ladle.catalog.standing import Changing, Queries, block_key
 from ladle.catalog.streams import QUARANTINE, StreamState
 from ladle.catalog.tables import TableState
@@ -33,6 +34,8 @@ class Catalog:
     """The users' functions by lower-case name, each as it is now."""
     tables: Mapping[str, TableState] = field(default_factory=dict)
     access: Access = field(default_factory=Access)
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+    """What was defined to flow into streams, by lower-case name."""
 
     def renewed(self, newest: Catalog) -> Catalog:
         """A newer catalog, as whoever looked at this one sees it."""
@@ -56,6 +59,10 @@ class Catalog:
     def query_sql(self, name: str) -> tuple[str, str] | None:
         query = self.query(name)
         return None if query is None else (query.name, query.sql)
+
+    def inside(self, query: str) -> Catalog:
+        """As the text of a query sees it."""
+        return self
 
     def function(self, name: str) -> Function | None:
         return self.functions.get(name.lower())
@@ -91,6 +98,13 @@ class Catalog:
 
     def query(self, name: str) -> QueryState | None:
         return self.queries.get(name.lower())
+
+    def source(self, name: str) -> SourceState | None:
+        return self.sources.get(name.lower())
+
+    def sources_of(self, stream: str) -> list[SourceState]:
+        """What was defined to flow into a stream."""
+        return [source for source in self.sources.values() if source.stream.lower() == stream.lower()]
 
     def block_id(self, block: Block) -> int | None:
         """The id of a block that stands, also for a query that does not: it may use what is covered."""
@@ -149,6 +163,7 @@ class Catalog:
             "functions": [function.to_json() for function in self.functions.values()],
             "tables": [table.to_json() for table in self.tables.values()],
             "access": self.access.to_json(),
+            "sources": [source.to_json() for source in self.sources.values()],
             **queries_to_json(self.queries.in_order()),
         }
 
@@ -166,6 +181,7 @@ class Catalog:
             functions={each["name"].lower(): Function.from_json(each) for each in value.get("functions", ())},
             tables={table.name.lower(): table for table in tables},
             access=Access.from_json(value["access"]) if "access" in value else Access(),
+            sources={each["name"].lower(): SourceState.from_json(each) for each in value.get("sources", ())},
         )
         changing = catalog._changing()
         for query in queries_from_json(value):
@@ -198,6 +214,12 @@ class Seen(Catalog):
     def query(self, name: str) -> QueryState | None:
         return super().query(name) if self.access.sees(self.user, name) else None
 
+    def inside(self, query: str) -> Catalog:
+        """With the eyes of the query's owner."""
+        whole = Catalog(**{each.name: getattr(self, each.name) for each in fields(Catalog)})
+        owner = self.access.as_owner(query)
+        return whole if owner is None else Seen.by(owner, whole)
+
     def standing(self) -> list[QueryState]:
         return [query for query in super().standing() if self.access.sees(self.user, query.name)]
 
@@ -229,7 +251,11 @@ def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["stream"].lower()
-    return replace(catalog, streams={name: s for name, s in catalog.streams.items() if name != gone})
+    return replace(
+        catalog,
+        streams={name: s for name, s in catalog.streams.items() if name != gone},
+        sources={name: s for name, s in catalog.sources.items() if s.stream.lower() != gone},
+    )
 
 
 def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -302,6 +328,20 @@ def _apply_drop_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, functions={name: f for name, f in catalog.functions.items() if name != gone})
 
 
+def _apply_create_source(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    source = SourceState.from_json({"id": catalog.next_id, **entry["source"]})
+    sources = {**catalog.sources, source.name.lower(): source}
+    return replace(catalog, next_id=catalog.next_id + 1, sources=sources)
+
+
+def _apply_drop_source(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    gone = catalog.sources[entry["name"].lower()]
+    stream = catalog.streams[gone.stream.lower()]
+    left = {name: source for name, source in catalog.sources.items() if source is not gone}
+    batches = {key: batch for key, batch in stream.batches.items() if key != gone.key}
+    return replace(catalog, sources=left)._with_stream(replace(stream, batches=batches))
+
+
 def _apply_create_token(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, access=catalog.access.with_token(token_from_json(entry["token"])))
 
@@ -358,6 +398,8 @@ _APPLY = {
     "unregister": _apply_unregister,
     "create_function": _apply_create_function,
     "drop_function": _apply_drop_function,
+    "create_source": _apply_create_source,
+    "drop_source": _apply_drop_source,
     "create_token": _apply_create_token,
     "drop_token": _apply_drop_token,
     "grant": _apply_grant,

@@ -1,4 +1,4 @@
-"""The command line: `ladle demo, serve, sql, push, register, invoke, queries, explain, status, bench`.
+"""The command line: `ladle demo, serve, sql, push, register, invoke, queries, explain, status, top, bench`.
 
 Each group of commands is a module with `add(commands)`, which declares arguments and nothing else: whatever
 is heavy is imported by the command that runs. Exit codes: 0 done, 1 an error of the user's (one message, no
@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ladle.cli import ask, bench, demo, feed, serve, watch
+from ladle.cli import ask, bench, demo, feed, serve, top, watch
 from ladle.cli.terminal import show_error
 from ladle.errors import LadleError
 
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action=_Version, help="print the version and end")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (demo, serve, ask, feed, watch, bench):
+    for group in (demo, serve, ask, feed, watch, top, bench):
         group.add(commands)
     return root
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ladle.cli.output import add_format, write_answer
-from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience, typed
+from ladle.cli.place import add_place, opened, opening_text, typed
+from ladle.cli.terminal import Commands, about, command, patience
 from ladle.errors import LadleError, Position
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _add_sql(commands: Commands) -> None:
             echo "SHOW QUERIES" | ladle sql
         """,
     )
-    add_warehouse(sql)
+    add_place(sql)
     given = sql.add_mutually_exclusive_group()
     given.add_argument("-c", "--command", metavar="TEXT", help="statements to run")
     given.add_argument("-f", "--file", metavar="FILE", help="a file with statements")
@@ -70,7 +71,7 @@ def _add_invoke(commands: Commands) -> None:
             ladle invoke expensive --now "2026-01-31 09:30:00"
         """,
     )
-    add_warehouse(invoke)
+    add_place(invoke)
     invoke.add_argument("name", metavar="NAME", help="the query's name")
     invoke.add_argument(
         "--now",
@@ -94,7 +95,7 @@ def _add_explain(commands: Commands) -> None:
             ladle explain "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 MINUTE END NOW"
         """,
     )
-    add_warehouse(explain)
+    add_place(explain)
     explain.add_argument("--analyze", action="store_true", help="also invoke it, and say what that took")
     explain.add_argument("query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query")
 
@@ -111,7 +112,7 @@ def _add_queries(commands: Commands) -> None:
             ladle queries --format json
         """,
     )
-    add_warehouse(queries)
+    add_place(queries)
     add_format(queries)
 
 
@@ -212,7 +213,7 @@ def _invoke(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    with patience("opening the warehouse"), opened(args, read_only=True) as db:
+    with patience(opening_text(args)), opened(args, read_only=True) as db:
         # A single word is a name, so that a misspelt one is answered with the names there are.
         is_name = len(args.query.split()) == 1
         with about(args.query):
@@ -223,7 +224,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _queries(args: argparse.Namespace) -> int:
-    with patience("opening the warehouse"), opened(args, read_only=True) as db:
+    with patience(opening_text(args)), opened(args, read_only=True) as db:
         write_answer(db.sql("SHOW QUERIES"), form=args.format, rows_max=args.rows)
     return 0
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ladle.cli.terminal import Commands, about, add_warehouse, command, opened, patience, typed
-from ladle.errors import AlreadyExists, LadleError, unknown
+from ladle.cli.place import add_place, opened, opening_text, typed
+from ladle.cli.terminal import Commands, about, command, patience
+from ladle.errors import AlreadyExists, LadleError, UnknownName, unknown
 
 if TYPE_CHECKING:
     from ladle.schema import StreamSchema
@@ -41,7 +42,7 @@ def _add_push(commands: Commands) -> None:
             tail -f events.jsonl | ladle push events - --format json
         """,
     )
-    add_warehouse(push)
+    add_place(push)
     push.add_argument("stream", metavar="STREAM", help="the stream's name")
     push.add_argument("files", nargs="+", metavar="FILE", help="files to read, - for standard input")
     push.add_argument("--format", choices=("csv", "json", "parquet"), help="by default told by the file's name")
@@ -68,7 +69,7 @@ def _add_register(commands: Commands) -> None:
             ladle register total "SELECT sum(size) AS n FROM trades" --replace
         """,
     )
-    add_warehouse(register)
+    add_place(register)
     register.add_argument("name", metavar="NAME", help="a name for the query")
     register.add_argument("sql", metavar="SELECT", help="the query")
     register.add_argument(
@@ -124,7 +125,7 @@ def _tell_interrupted(name: str, pushed: int) -> None:
 
 
 def _quarantined(db: Any, name: str) -> int:
-    counts = {stream.name.lower(): stream.quarantined for stream in db.status().streams}
+    counts = {stream.name.lower(): stream.quarantined for stream in db.pulse().streams}
     return int(counts.get(name.lower(), 0))
 
 
@@ -176,10 +177,18 @@ def _opened_file(name: str) -> Iterator[BinaryIO]:
         yield content
 
 
+def _stands(db: Any, name: str) -> bool:
+    try:
+        db.query(name)
+    except UnknownName:
+        return False
+    return True
+
+
 def _register(args: argparse.Namespace) -> int:
     how = {} if args.materialize is None else {"materialize": args.materialize}
-    with patience("opening the warehouse"), opened(args) as db, about(args.sql):
-        stood = any(query.name.lower() == args.name.lower() for query in db.queries())
+    with patience(opening_text(args)), opened(args) as db, about(args.sql):
+        stood = _stands(db, args.name)
         try:
             query = db.register(args.sql, name=args.name, if_not_exists=args.if_not_exists, replace=args.replace, **how)
         except AlreadyExists as error:

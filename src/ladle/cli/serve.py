@@ -10,7 +10,8 @@ import threading
 from types import FrameType
 from typing import Any
 
-from ladle.cli.terminal import Commands, add_warehouse, command, patience
+from ladle.cli.place import add_warehouse, typed, warehouse_of
+from ladle.cli.terminal import Commands, command, patience
 from ladle.errors import LadleError
 
 
@@ -56,14 +57,15 @@ def _serve(args: argparse.Namespace) -> int:
         stopped.set()
 
     with patience("opening the warehouse"):
-        db = open_database(args.warehouse, settings=asdict(settings))
+        db = open_database(warehouse_of(args), settings=asdict(settings))
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
     try:
         server = Server(db, settings)
         server.start()
-        _say(db, server.url, settings)
+        _say(args, db, server.url, settings)
         threading.Thread(target=_warm, args=(db,), name="ladle-warm", daemon=True).start()
+        db.start_sources()
         try:
             stopped.wait()
             sys.stdout.write("stopping\n")
@@ -91,10 +93,11 @@ def settings_of(args: argparse.Namespace) -> Any:
     return Settings.load(given, args.config)
 
 
-def _say(db: Any, url: str, settings: Any) -> None:
+def _say(args: argparse.Namespace, db: Any, url: str, settings: Any) -> None:
     sys.stdout.write(f"serving {db.path} at {url} (console: {url}/console/)\n")
     if settings.anonymous == "nobody" and not db.catalog.access.tokens:
-        sys.stdout.write('nobody has a token yet: ladle sql -c "CREATE TOKEN me ROLE admin"\n')
+        create = typed(args, "sql", "-c", '"CREATE TOKEN me ROLE admin"')
+        sys.stdout.write(f"nobody has a token yet: {create}\n")
     sys.stdout.write("Ctrl-C stops it\n")
     sys.stdout.flush()
 

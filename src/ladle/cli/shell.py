@@ -29,7 +29,8 @@ from pygments.token import Keyword
 
 from ladle.cli.ask import run_script
 from ladle.cli.output import write_answer
-from ladle.cli.terminal import opened, patience, show_error
+from ladle.cli.place import opened, opening_text, server_of, warehouse_of
+from ladle.cli.terminal import patience, show_error
 from ladle.errors import LadleError
 
 # fmt: off
@@ -53,6 +54,9 @@ TYPES = (
 # fmt: on
 _BEFORE_RELATION = frozenset({"FROM", "INTO", "UPDATE", "DESCRIBE"})
 """Words after which only the name of a stream, table or query can stand."""
+
+_QUERIES_OFFERED_MAX = 2_000
+"""With more of them their names are not offered: they are asked for before each prompt, maybe from a server."""
 
 HELP = r"""A statement ends with a semicolon and may span lines.
   \streams      the streams             \d NAME   columns of a stream, table or query
@@ -103,15 +107,25 @@ class NameCompleter(Completer):
 
 def run_shell(args: argparse.Namespace) -> int:
     """Read statements until the user leaves."""
-    title = f"'{args.warehouse}'" + ("" if Path(args.warehouse).exists() else ", a new warehouse")
-    with patience("opening the warehouse"):
+    title = _title(args)
+    with patience(opening_text(args)):
         opening = opened(args, create=True)
         db = opening.__enter__()
+        if server_of(args) is not None:
+            db.pulse()  # a server that does not answer is told now, and not at the first statement
     try:
         Shell(db, form=args.format, rows_max=args.rows).run(title)
     finally:
         opening.__exit__(None, None, None)
     return 0
+
+
+def _title(args: argparse.Namespace) -> str:
+    server = server_of(args)
+    if server is not None:
+        return server.url
+    path = warehouse_of(args)
+    return f"'{path}'" + ("" if Path(path).exists() else ", a new warehouse")
 
 
 class Shell:
@@ -191,7 +205,8 @@ class Shell:
                 for relation in relations:
                     names[relation.name] = kind
                     names.update((column, f"column of {relation.name}") for column in _columns(relation))
-            names.update((query.name, "query") for query in self._db.queries())
+            if self._db.pulse().queries <= _QUERIES_OFFERED_MAX:
+                names.update((query.name, "query") for query in self._db.queries())
         except LadleError:
             return
         self._completer.names = names

@@ -1,17 +1,15 @@
-"""What every command shares: how it is declared, opens the warehouse, tells what takes long, shows errors."""
+"""What every command shares: how it is declared, tells what takes long, shows errors."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import os
-import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, TextIO
 
@@ -35,65 +33,6 @@ def command(commands: Commands, name: str, run: Run, *, help: str, description: 
     )
     added.set_defaults(run=run)
     return added
-
-
-def add_warehouse(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-w",
-        "--warehouse",
-        metavar="PATH",
-        default=_default_warehouse(),
-        help="the folder with the streams and queries (default: $LADLE_WAREHOUSE, else ./warehouse)",
-    )
-
-
-def _default_warehouse() -> str:
-    return os.environ.get("LADLE_WAREHOUSE", "warehouse")
-
-
-def typed(args: argparse.Namespace, command: str, *arguments: str) -> str:
-    """A command to type next, on the same warehouse."""
-    where = [] if args.warehouse == _default_warehouse() else ["-w", shlex.quote(args.warehouse)]
-    return " ".join(["ladle", command, *where, *arguments])
-
-
-@contextmanager
-def opened(args: argparse.Namespace, *, read_only: bool = False, create: bool = False) -> Iterator[Any]:
-    """The warehouse: through the process that holds it for writing, if there is one, else opened here.
-
-    To read, it is opened here without the lock. It is not made if it is not there, unless with `create`.
-    """
-    from ladle import remote
-
-    path = Path(args.warehouse).expanduser()
-    db = _through_writer(path) if read_only else None
-    if db is None and not create:
-        _require_warehouse(path, args)
-    with db if db is not None else remote.open_warehouse(path, read_only=read_only) as db:
-        yield db
-
-
-def _require_warehouse(path: Path, args: argparse.Namespace) -> None:
-    from ladle.archive.warehouse import Warehouse
-    from ladle.errors import WarehouseError
-
-    try:
-        Warehouse.open(path, writable=False).close()
-    except WarehouseError as error:
-        if not path.is_file() and not os.path.lexists(path / "FORMAT"):
-            create = typed(args, "sql", "-c", '"CREATE STREAM ..."')
-            error.hint = f"check the path (-w, or LADLE_WAREHOUSE), or make one with its first stream: {create}"
-        raise
-
-
-def _through_writer(path: Path) -> Any | None:
-    """The database of the process that writes, which has warm caches and a running Spark; None if there is none."""
-    from ladle.remote import RemoteDatabase, SocketTransport
-
-    try:
-        return RemoteDatabase(SocketTransport(path))
-    except OSError:
-        return None
 
 
 @contextmanager

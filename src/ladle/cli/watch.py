@@ -8,7 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ladle.cli.terminal import Commands, add_warehouse, command, opened, patience, typed
+from ladle.cli.place import add_place, opened, opening_text, typed
+from ladle.cli.terminal import Commands, command, patience
 
 if TYPE_CHECKING:
     from ladle.status import Status
@@ -29,7 +30,7 @@ def add(commands: Commands) -> None:
             ladle status --json
         """,
     )
-    add_warehouse(status)
+    add_place(status)
     how = status.add_mutually_exclusive_group()
     how.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
     how.add_argument("--json", action="store_true", help="as one JSON object, for programs")
@@ -38,7 +39,7 @@ def add(commands: Commands) -> None:
 def _status(args: argparse.Namespace) -> int:
     if args.watch:
         return _watch(args)
-    with patience("opening the warehouse"), opened(args, read_only=True) as db:
+    with patience(opening_text(args)), opened(args, read_only=True) as db:
         status = db.status()
     if args.json:
         from dataclasses import asdict

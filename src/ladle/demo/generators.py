@@ -40,7 +40,7 @@ class Feed(Protocol):
 
 
 # symbol, price at the start, share of the market's events, yearly volatility, spread in basis points
-_LISTED: tuple[tuple[str, float, float, float, float], ...] = (
+LISTED: tuple[tuple[str, float, float, float, float], ...] = (
     ("AAPL", 191.0, 11.0, 0.28, 0.6),
     ("NVDA", 122.0, 14.0, 0.52, 0.9),
     ("MSFT", 417.0, 8.0, 0.24, 0.7),
@@ -78,16 +78,16 @@ class Market:
         self._random = np.random.default_rng(seed)
         self._trades_per_second = trades_per_second
         self._quotes_per_second = quotes_per_second
-        self._symbols = pa.array([row[0] for row in _LISTED])
-        self._log_price = np.log([row[1] for row in _LISTED])
-        shares = np.array([row[2] for row in _LISTED])
+        self._symbols = pa.array([row[0] for row in LISTED])
+        self._log_price = np.log([row[1] for row in LISTED])
+        shares = np.array([row[2] for row in LISTED])
         self._shares = shares / shares.sum()
-        self._sigma_per_second = np.array([row[3] for row in _LISTED]) / math.sqrt(_TRADING_SECONDS_PER_YEAR)
-        self._spread = np.array([row[4] for row in _LISTED]) * 1e-4
+        self._sigma_per_second = np.array([row[3] for row in LISTED]) / math.sqrt(_TRADING_SECONDS_PER_YEAR)
+        self._spread = np.array([row[4] for row in LISTED]) * 1e-4
 
     @property
     def description(self) -> str:
-        return f"{len(_LISTED)} stocks (generated)"
+        return f"{len(LISTED)} stocks (generated)"
 
     @property
     def history_seconds(self) -> int:
@@ -96,7 +96,7 @@ class Market:
     def between(self, begin_us: int, end_us: int) -> dict[str, pa.Table]:
         rate = self._trades_per_second + self._quotes_per_second
         at = _arrivals(self._random, begin_us, end_us, rate)
-        which = self._random.choice(len(_LISTED), size=len(at), p=self._shares)
+        which = self._random.choice(len(LISTED), size=len(at), p=self._shares)
         mid = self._walk(which, (end_us - begin_us) / _SECOND_US)
         is_trade = self._random.random(len(at)) < self._trades_per_second / rate
         half = np.maximum(0.005, mid * self._spread[which] * self._random.uniform(0.25, 0.75, len(at)))
@@ -130,7 +130,7 @@ class Market:
 
     def _walk(self, which: Ints, seconds: float) -> Floats:
         """The mid price of its stock at each event; the walks of all stocks in one grouped cumulative sum."""
-        counts = np.bincount(which, minlength=len(_LISTED))
+        counts = np.bincount(which, minlength=len(LISTED))
         step = self._sigma_per_second * np.sqrt(seconds / np.maximum(counts, 1))
         order = np.argsort(which, kind="stable")
         moves = self._random.standard_normal(len(which)) * step[which[order]]

@@ -12,9 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import cycle, islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +25,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
+from ladle.config import Settings
+from ladle.demo.crowd import crowd
 from ladle.demo.flow import FileSink, Pump, Sink, choose_feeds, gateway_sink, push_sink
 from ladle.demo.generators import Feed
 from ladle.demo.replay import Trace
@@ -31,6 +35,12 @@ from ladle.demo.view import Picture, QueryLine, StreamLine, count_text, render
 from ladle.errors import LadleError, PipelineError, WarehouseError
 from ladle.present import cells, table_text
 
+_QUERIES = 1_000
+"""Standing queries before the first tuple: those with a name in the view, and a crowd."""
+_LISTED_MAX = 12
+"""Queries that the view lists one by one: the named ones, and a few that others register."""
+_CROWD_ASKED = 3
+"""Answers of the crowd after each of a named query: some ten a second of either."""
 _LATE_AFTER_SECONDS = 20.0
 _VIEW_SECONDS = 0.5
 _PLAIN_SECONDS = 5.0
@@ -86,6 +96,7 @@ class Demo:
         self._live = live
         self._picture = Picture("", str(path), seconds_max=seconds)
         self._standing: dict[str, Standing] = {}
+        self._crowd: dict[str, str] = {}
         self._turn_until = 0.0
         self._closing = False
 
@@ -99,9 +110,12 @@ class Demo:
         with _warnings_to(self._event), contextlib.ExitStack() as ending:
             db = ladle.connect(str(self._path))
             ending.callback(self._close, db)
+            self._register(db)
+            self._picture.address = ending.enter_context(served(db))
+            self._say(f"console: {self._picture.address}/console/")
             pump = self._prepare(db, feeds)
             pump.start()
-            asker = Asker(db, self._standing)
+            asker = Asker(db, self._standing, self._crowd)
             try:
                 self._watch(db, pump, asker)
             except KeyboardInterrupt:
@@ -122,17 +136,23 @@ class Demo:
 
     # -- the beginning --
 
-    def _prepare(self, db: Any, feeds: list[Feed]) -> Pump:
+    def _register(self, db: Any) -> None:
         for statement in STREAMS.values():
             db.sql(statement)
-        started = datetime.now(UTC)
-        queries = standing_queries(started)
-        db.register_many({query.name: query.sql for query in queries if query.materialize == "partial"})
-        for query in queries:
-            if query.materialize != "partial":
-                db.register(query.sql, name=query.name, materialize=query.materialize)
-            self._standing[query.name] = query
-        self._say(f"{len(queries)} standing queries registered before the first tuple")
+        queries = standing_queries(datetime.now(UTC))
+        self._crowd = crowd(_QUERIES - len(queries))
+        with self._busy(f"registering {_QUERIES:,} standing queries"):
+            begin = time.perf_counter()
+            named = {query.name: query.sql for query in queries if query.materialize == "partial"}
+            db.register_many({**named, **self._crowd})
+            for query in queries:
+                if query.materialize != "partial":
+                    db.register(query.sql, name=query.name, materialize=query.materialize)
+                self._standing[query.name] = query
+            seconds = time.perf_counter() - begin
+        self._say(f"{_QUERIES:,} standing queries registered before the first tuple, in {seconds:.1f} s")
+
+    def _prepare(self, db: Any, feeds: list[Feed]) -> Pump:
         with self._busy("starting Spark (about ten seconds)"):
             spark = db.spark
         self._say(f"Spark {spark.version} is up; warehouse: {self._path}")
@@ -218,10 +238,14 @@ class Demo:
             line.rate, line.epochs = stream.rows_per_second, stream.epochs
             line.quarantined, line.waiting = stream.quarantined, stream.pending
             line.error = failing.get(stream.name) or stream.error
+        self._picture.queries_total = len(status.queries)
         for query in status.queries:
-            # Other terminals may register queries of their own: those are shown too.
-            standing = self._standing.get(query.name) or Standing(query.name, query.sql, "registered elsewhere")
-            self._standing.setdefault(query.name, standing)
+            standing = self._standing.get(query.name)
+            if standing is None:
+                # Other terminals may register queries of their own: a few of those are shown too.
+                if query.name in self._crowd or len(self._standing) >= _LISTED_MAX:
+                    continue
+                standing = self._standing[query.name] = Standing(query.name, query.sql, "registered elsewhere")
             shown = self._picture.queries.setdefault(
                 query.name,
                 QueryLine(query.name, standing.question, standing.sql, late=query.name == LATE.name),
@@ -306,9 +330,10 @@ class Demo:
 class Asker:
     """A client beside the view: invokes the queries in turn, so that drawing never waits for an answer."""
 
-    def __init__(self, db: Any, standing: dict[str, Standing]) -> None:
+    def __init__(self, db: Any, standing: dict[str, Standing], crowd: Iterable[str]) -> None:
         self._db = db
         self._standing = standing
+        self._crowd = cycle(crowd)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._answers: dict[str, tuple[int, float, str, pa.Table | None, str]] = {}
@@ -345,6 +370,13 @@ class Asker:
                     known = (0, 0.0, error.message, None, "")
                 with self._lock:
                     self._answers[name] = known
+                self._ask_the_crowd()
+
+    def _ask_the_crowd(self) -> None:
+        """The next few of the many: nobody looks at their answers here, but they are asked like the others."""
+        for name in islice(self._crowd, _CROWD_ASKED):
+            with contextlib.suppress(LadleError):
+                self.took_ms.append(self._db.query(name).invoke().seconds * 1_000)
 
 
 def headline(table: pa.Table) -> str:
@@ -364,7 +396,7 @@ def progress_line(picture: Picture) -> str:
     covered = f", coverage {int(100 * sum(kept) / len(kept))}%" if kept else ""
     return (
         f"[{picture.seconds:4.0f} s] epoch {picture.epoch:,}: {streams} rows; {rate:,.0f} rows/s; "
-        f"{len(picture.queries)} queries{covered}"
+        f"{picture.queries_total:,} queries{covered}"
     )
 
 
@@ -379,7 +411,7 @@ def closing_text(picture: Picture, took_ms: Sequence[float]) -> str:
     if took_ms:
         middle = sorted(took_ms)[len(took_ms) // 2]
         lines.append(
-            f"{len(picture.queries)} standing queries gave {len(took_ms):,} answers, half in {middle:.3g} ms or less"
+            f"{picture.queries_total:,} standing queries gave {len(took_ms):,} answers, half in {middle:.3g} ms or less"
         )
     return "\n".join(lines)
 
@@ -393,6 +425,23 @@ def save_picture(picture: Picture, file: str) -> None:
     svg = svg.replace("<text ", '<text xml:space="preserve" ')
     svg = svg.replace("font-family: Fira Code, monospace", "font-family: Menlo, Consolas, DejaVu Sans Mono, monospace")
     Path(file).write_text(svg, encoding="utf-8")
+
+
+@contextmanager
+def served(db: Any) -> Iterator[str]:
+    """The database over HTTP, at the usual port if that is free; gives the address."""
+    from ladle.server.run import Server
+
+    settings = Settings.load()
+    try:
+        server = Server(db, settings)
+    except LadleError:
+        server = Server(db, replace(settings, port=0))
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
 
 
 @contextmanager

@@ -83,6 +83,10 @@ class Picture:
     epoch: int = 0
     streams: dict[str, StreamLine] = field(default_factory=dict)
     queries: dict[str, QueryLine] = field(default_factory=dict)
+    """Those that are listed one by one."""
+    queries_total: int = 0
+    address: str = ""
+    """Of the server, with the console."""
     shown: str | None = None
     events: deque[str] = field(default_factory=lambda: deque(maxlen=3))
 
@@ -107,7 +111,7 @@ def render(picture: Picture, *, width: int = 120, height: int = 40) -> Renderabl
     if left >= _ANSWER_LINES_MIN:
         parts.append(_answer(picture, room, left))
     parts += [_line(event, "magenta") for event in events]
-    parts.append(_next(picture))
+    parts.append(_next(picture, wide=width >= _WIDE_COLUMNS))
     return Group(*parts)
 
 
@@ -161,7 +165,13 @@ def _header(picture: Picture) -> Table:
     line.add_row(
         Text.assemble((" Ladle ", "bold reverse"), f"  {picture.title}"),
         "",
-        Text.assemble(("epoch ", "dim"), (f"{picture.epoch:,}", "bold"), f"   {clock}   ", ("Ctrl-C ends", "dim")),
+        Text.assemble(
+            (f"{picture.queries_total:,}", "bold"),
+            (" queries   epoch ", "dim"),
+            (f"{picture.epoch:,}", "bold"),
+            f"   {clock}   ",
+            ("Ctrl-C ends", "dim"),
+        ),
     )
     return line
 
@@ -268,15 +278,18 @@ def _answer_body(line: QueryLine, lines: int, width: int) -> Text:
     return text.append("\n".join(shown[: lines - len(statement)]))
 
 
-def _next(picture: Picture) -> Text:
-    """What to type next."""
-    return Text.assemble(
-        (" in another terminal:  ", "dim"),
-        f"ladle sql -w {picture.warehouse}",
-        ("   also: ladle invoke movers -w ..., ladle status -w ...", "dim"),
-        no_wrap=True,
-        overflow="ellipsis",
+def _next(picture: Picture, *, wide: bool) -> Text:
+    """Where to look, and what to type next; narrow terminals have room for the address and the command alone."""
+    ways = (
+        (("console:  ", picture.address), ("in another terminal:  ", f"ladle sql -w {picture.warehouse}"))
+        if wide
+        else (("", picture.address), ("", f"ladle sql -w {picture.warehouse}"))
     )
+    text = Text(" ", no_wrap=True, overflow="ellipsis")
+    for words, way in ways:
+        if way:
+            text.append(words, "dim").append(way).append("   ")
+    return text.append("also: ladle top -w ..., ladle invoke movers -w ...", "dim") if wide else text
 
 
 def _line(text: str, style: str) -> Text:

@@ -36,6 +36,10 @@ _TOLD_BYTES_MAX = 8 << 20
 """Changes told at once: one that was away for long is told everything in few steps, and none of them is large."""
 
 
+_Step = tuple[int, Answer | None]
+"""An epoch, and what it adds to the answer."""
+
+
 @dataclass(frozen=True)
 class _Arrivals:
     """The tuples of one epoch: their range in the order of arrival, and the stream's clock before and after them."""
@@ -67,11 +71,22 @@ class Changes:
         self._store = store
         self._invoker = invoker
 
-    def after(self, name: str, since: int | None, seconds_max: float) -> tuple[list[Answer], int]:
+    def after(
+        self,
+        name: str,
+        since: int | None,
+        seconds_max: float,
+        *,
+        bytes_max: int = _TOLD_BYTES_MAX,
+        work_seconds_max: float | None = None,
+        query_id: int | None = None,
+    ) -> tuple[list[Answer], int]:
         """What the first epochs after `since` add to the query's answer, one Answer for each that adds rows, and up to
         which epoch that tells all.
 
-        Without a change within the time there is none, and a later epoch to go on from. `since` None is now.
+        Without a change within the time there is none, and a later epoch to go on from. `since` None is now. It tells
+        no more than so many bytes at once, or than it found in so many seconds of work. With `query_id` it is an error
+        that another query has the name by now.
         """
         deadline = time.monotonic() + seconds_max
         while True:
@@ -80,20 +95,27 @@ class Changes:
                 query = catalog.query(name)
                 if query is None:
                     raise unknown("query", name, catalog.query_names())
+                if query_id is not None and query.id != query_id:
+                    raise Gone(f"Query '{query.name}' was replaced.", hint="subscribe to it again")
                 since = catalog.epoch if since is None else since
                 told: list[Answer] = []
-                for answer in self._since(query, catalog, since):
-                    told.append(answer)
-                    if len(told) == _TOLD_MAX or sum(each.table.nbytes for each in told) > _TOLD_BYTES_MAX:
-                        return told, answer.epoch
+                size = 0
+                began = time.monotonic()
+                for epoch, answer in self._since(query, catalog, since):
+                    if answer is not None:
+                        told.append(answer)
+                        size += answer.table.nbytes
+                    late = work_seconds_max is not None and time.monotonic() - began > work_seconds_max
+                    if late or len(told) == _TOLD_MAX or size > bytes_max:
+                        return told, epoch
                 since = max(since, catalog.epoch)
             left = deadline - time.monotonic()
             if told or left <= 0:
                 return told, since
             self.await_commit(seen, left)
 
-    def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[Answer]:
-        """The changes of each epoch that has any."""
+    def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[_Step]:
+        """Epoch by epoch: what it adds."""
         plan = query.plan
         reader = Reader(self._store, catalog, self._store.clock.now_us())
         timelines: dict[str, _Timeline] = {}
@@ -111,7 +133,7 @@ class Changes:
             return self._picked(plan, reader, timelines[plan.streams[0]])
         return self._differences(plan, reader, timelines)
 
-    def _picked(self, plan: Plan, reader: Reader, timeline: _Timeline) -> Iterator[Answer]:
+    def _picked(self, plan: Plan, reader: Reader, timeline: _Timeline) -> Iterator[_Step]:
         """Of a query that picks rows of one stream: what came into its window."""
         (scan,) = plan.scans
         for arrivals in timeline.arrivals:
@@ -119,12 +141,13 @@ class Changes:
             parts = [reader.read_arrivals(scan, extent, last_row) for extent, last_row in extents]
             rows = pa.concat_tables([part for part in parts if len(part)] or parts[:1]).combine_chunks()
             if not len(rows):
+                yield arrivals.epoch, None
                 continue
             table = self._run(plan, {scan.relation: rows}, arrivals.clock_us)
             window = resolved(scan, extents[-1][0])
-            yield Answer(table, arrivals.epoch, to_datetime(arrivals.clock_us), (window,))
+            yield arrivals.epoch, Answer(table, arrivals.epoch, to_datetime(arrivals.clock_us), (window,))
 
-    def _differences(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline]) -> Iterator[Answer]:
+    def _differences(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline]) -> Iterator[_Step]:
         """Of any query: what its answer has after an epoch and had not before it."""
         epochs = sorted({arrivals.epoch for timeline in timelines.values() for arrivals in timeline.arrivals})
         before: Answer | None = None
@@ -133,8 +156,7 @@ class Changes:
                 before = self._as_of(plan, reader, timelines, epoch - 1)
             after = self._as_of(plan, reader, timelines, epoch)
             table = added(after.table, before.table)
-            if len(table):
-                yield Answer(table, epoch, after.now, after.windows)
+            yield epoch, Answer(table, epoch, after.now, after.windows) if len(table) else None
             before = after
 
     def _as_of(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline], epoch: int) -> Answer:

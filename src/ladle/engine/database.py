@@ -24,6 +24,7 @@ from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.changes import Changes
+from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
 from ladle.engine.functions import FunctionMaker, Functions
@@ -42,7 +43,7 @@ from ladle.errors import Closed, LadleError, ReadOnly, SqlError, unknown
 from ladle.pipeline import Attached, Pipeline
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
-from ladle.sql.statements import Materialize
+from ladle.sql.statements import CreateSource, Materialize
 from ladle.status import BackfillStatus, Pulse, Status
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from ladle.engine.session import Session
 
 
-class Database(FunctionMaker, TableMaker, TokenMaker):
+class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -136,9 +137,11 @@ class Database(FunctionMaker, TableMaker, TokenMaker):
         """Drop a stream that nothing stands on; with `cascade` whatever does goes too."""
         if if_exists and self._store.catalog.stream(name) is None:
             return
-        stream = base_stream(self._store.catalog, name)
+        before = self._store.catalog
+        stream = base_stream(before, name)
         self._sources.release(stream.name, cascade=cascade)
         self._definitions.drop_stream(stream, cascade=cascade)
+        self._sources.forget_dropped(before)
 
     def add_column(self, stream: str, column: Column) -> None:
         """Give a stream one more column; it is NULL in the tuples that came before."""
@@ -202,6 +205,22 @@ class Database(FunctionMaker, TableMaker, TokenMaker):
         """
         self._require_writable()
         return self._sources.attach(stream, batches, source, available_now=available_now)
+
+    def define_source(self, wanted: CreateSource) -> bool:
+        self._require_writable()
+        return self._sources.create(wanted)
+
+    def undefine_source(self, name: str, *, if_exists: bool) -> None:
+        self._require_writable()
+        self._sources.drop(name, if_exists=if_exists)
+
+    def sources(self) -> list[Source]:
+        return self._sources.sources(self._snapshot())
+
+    def start_sources(self) -> None:
+        """Run the sources that are defined, in the background. Opening a warehouse does not: most do it briefly."""
+        self._require_writable()
+        self._sources.start()
 
     # -- tables --
 
@@ -306,9 +325,11 @@ class Database(FunctionMaker, TableMaker, TokenMaker):
         self._background.answered(state, answer.table)
         return answer
 
-    def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]:
+    def changes(
+        self, name: str, *, since: int | None = None, seconds: float = 0.0, **limits: Any
+    ) -> tuple[list[Answer], int]:
         """What the next epochs add to a query's answer, if one does in time, and where to go on: `Query.subscribe`."""
-        return self._changes.after(name, since, seconds)
+        return self._changes.after(name, since, seconds, **limits)
 
     def explain(self, text: str, *, analyze: bool = False) -> str:
         """How a query is answered: by the name of a standing one, or the text of a SELECT.
@@ -386,7 +407,7 @@ class Database(FunctionMaker, TableMaker, TokenMaker):
             read_only=not self._store.warehouse.writable,
             spark="running" if self._pipeline.started else "not started",
             streams=self._report.streams(catalog),
-            sources=self._report.sources(catalog, self._sources.attached),
+            sources=self._sources.statuses(catalog),
             queries=self._report.queries(catalog, self._invocations),
             backfills=tuple(
                 BackfillStatus(name, progress.done, progress.total)
@@ -406,8 +427,8 @@ class Database(FunctionMaker, TableMaker, TokenMaker):
                 len(catalog.queries),
                 self._invocations.total(),
                 self._report.streams(catalog),
-                self._report.sources(catalog, self._sources.attached),
-                {stream.name: operators(self._ingest.tickets(stream)) for stream in streams},
+                self._sources.statuses(catalog),
+                {s.name: operators(self._ingest.tickets(s), s.schema.arrow.names) for s in streams},
                 self._store.cache.hits,
                 self._store.cache.misses,
             )

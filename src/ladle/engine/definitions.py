@@ -56,12 +56,19 @@ class Definitions:
         return self._store.commit(make_entry) is not None
 
     def drop_stream(self, stream: StreamState, *, cascade: bool) -> None:
-        """Drop a stream; with `cascade` the queries that stand on it too."""
+        """Drop a stream; with `cascade` its sources and the queries that stand on it too."""
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             current = catalog.streams.get(stream.name.lower())
             if current is None or current.id != stream.id:
                 return None
+            sources = catalog.sources_of(stream.name)
+            if sources and not cascade:
+                raise InUse(
+                    f"Stream '{stream.name}' can't be dropped: sources are defined for it: "
+                    f"{', '.join(source.name for source in sources)}.",
+                    hint="drop them first, or use CASCADE",
+                )
             standing = catalog.queries_on(stream.name)
             if standing and not cascade:
                 raise InUse(
@@ -187,11 +194,15 @@ class Definitions:
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             meant = {name.lower() for name in names if catalog.query(name) is not None}
             gone = _with_readers(catalog, meant)
-            for name in sorted(gone if cascade else meant):
+            for name in sorted(meant):
+                # What others made of it goes with it.
                 require_owner(catalog, name, by)
             if gone > meant and not cascade:
+                readers = sorted(name for name in gone - meant if catalog.access.sees(by, name))
+                hidden = len(gone - meant) - len(readers)
+                told = [*readers, *([f"{hidden} of other users"] if hidden else [])]
                 raise InUse(
-                    f"Query '{names[0]}' can't be dropped: others read it: {', '.join(sorted(gone - meant))}.",
+                    f"Query '{names[0]}' can't be dropped: others read it: {', '.join(told)}.",
                     hint="drop them first, or use CASCADE",
                 )
             return entries.unregister(sorted(gone)) if gone else None

@@ -20,7 +20,7 @@ import pyarrow as pa
 from ladle import catalog as entries
 from ladle.archive.files import storage_error
 from ladle.archive.inbox import Inbox, Pushed, key_digest, list_pushed
-from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState
+from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, source_of_key
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
 from ladle.engine.auto import Auto
@@ -339,7 +339,7 @@ class Ingest:
         return EpochTask(
             schema=stream.schema,
             quarantine_schema=QUARANTINE,
-            source=source,
+            source=source_of_key(source),
             token=uuid.uuid4().hex[:16],
             arrived_us=now_us,
             bounds=Bounds(stream.floor_us(now_us), now_us + ahead_us if stream.event_time else None),

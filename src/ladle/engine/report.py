@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ladle.catalog import Catalog, QueryState, StreamState, View
 from ladle.clock import to_datetime
@@ -13,8 +13,7 @@ from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import clock_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
-from ladle.pipeline import Attached
-from ladle.status import QueryStatus, SourceStatus, StreamStatus
+from ladle.status import QueryStatus, StreamStatus
 from ladle.stem.blocks import candidates
 
 
@@ -35,9 +34,6 @@ class Report:
             return tuple(
                 self._query(covering, query, invocations.get(query.name, 0)) for query in catalog.queries.in_order()
             )
-
-    def sources(self, catalog: Catalog, attached: Iterable[Attached]) -> tuple[SourceStatus, ...]:
-        return tuple(_source(catalog, source) for source in attached)
 
     def problem(self, query: QueryState) -> str | None:
         """Why some segments stay uncovered for a query, when they do."""
@@ -100,9 +96,3 @@ class _Covering:
         now_us = clock_of(view.streams, self._catalog, self._wall_us)
         total, kinds = self._reader.covering(view.window, view.stream, now_us)
         return total, [(frozenset(blocks), count) for blocks, count in kinds]
-
-
-def _source(catalog: Catalog, attached: Attached) -> SourceStatus:
-    stream = catalog.stream(attached.stream)
-    batch = stream.batches.get(attached.source) if stream is not None else None
-    return SourceStatus(attached.stream, attached.source, attached.state, attached.error, attached.restarts, batch)

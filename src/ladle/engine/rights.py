@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ladle import catalog as entries
-from ladle.access import PUBLIC, Role, Token, User, new_secret, secret_digest
+from ladle.access import LOCAL, PUBLIC, Role, Token, User, new_secret, secret_digest
 from ladle.catalog import Catalog, Seen
 from ladle.engine.definitions import check_name, require_owner, standing_query
 from ladle.engine.store import Store
@@ -22,8 +22,9 @@ class Rights:
     def create_token(self, name: str, role: Role, *, replace: bool) -> str:
         """Let somebody in. The token is returned, and its digest is what is kept."""
         check_name("token", name)
-        if name.lower() == PUBLIC:
-            raise LadleError(f"'{name}' can't name a token: it stands for everybody.")
+        if name.lower() in (PUBLIC, LOCAL):
+            meant = "everybody" if name.lower() == PUBLIC else "programs on the server's own machine"
+            raise LadleError(f"'{name}' can't name a token: it stands for {meant}.")
         secret = new_secret()
 
         def make_entry(catalog: Catalog) -> dict[str, object]:

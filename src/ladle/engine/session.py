@@ -17,6 +17,7 @@ from ladle import sql
 from ladle.access import Role, Token, User
 from ladle.answer import Answer
 from ladle.catalog import Catalog, QueryState, Seen
+from ladle.engine.defining import Source
 from ladle.engine.definitions import mode_of, standing_query
 from ladle.engine.handles import Query, Stream, Table
 from ladle.engine.rights import Rights
@@ -25,7 +26,7 @@ from ladle.engine.tables import Change
 from ladle.errors import Denied
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
-from ladle.sql.statements import Materialize
+from ladle.sql.statements import CreateSource, Materialize
 from ladle.status import Status
 
 if TYPE_CHECKING:
@@ -81,8 +82,16 @@ class Session:
         return self._db.select(plan, bound_to)
 
     def query(self, name: str) -> QueryState:
-        """A standing query that the user sees."""
-        return standing_query(self.catalog, name)
+        """A standing query that the user sees. What it reads of others must still be its owner's to read."""
+        catalog = self.catalog
+        state = standing_query(catalog, name)
+        hidden = None if self.user.may(Role.ADMIN) else catalog.access.unreadable(state.name, state.shape.queries)
+        if hidden is not None:
+            raise Denied(
+                f"Query '{state.name}' reads a query that its owner may read no longer.",
+                hint="have it granted again, or register it without that",
+            )
+        return state
 
     def invoke(self, name: str, *, now: datetime | str | None = None) -> Answer:
         return self._db.invoke(self.query(name).name, now=now)
@@ -113,6 +122,11 @@ class Session:
     def functions(self) -> list[Function]:
         return self._db.functions()
 
+    def sources(self) -> list[Source]:
+        """Where data comes from is for admins to know."""
+        known = self._db.sources()
+        return known if self.user.may(Role.ADMIN) else [source.without_options() for source in known]
+
     def status(self) -> Status:
         catalog, status = self.catalog, self._db.status()
         return replaced(status, queries=tuple(q for q in status.queries if catalog.query(q.name) is not None))
@@ -121,7 +135,9 @@ class Session:
 
     def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         self.need(Role.WRITER, "push rows")
-        return self._db.push(stream, rows, wait=wait, key=key)
+        # Keys are a user's own: another's push with the same one is another push.
+        own = key if key is None or self.user.local else f"{self.user.name.lower()}\0{key}"
+        return self._db.push(stream, rows, wait=wait, key=own)
 
     def insert(self, table: str, rows: Any) -> int:
         self.need(Role.WRITER, "insert rows")
@@ -197,6 +213,17 @@ class Session:
         self.need(Role.ADMIN, "alter streams")
         with self.noted("alter stream", stream):
             self._db.set_retain(stream, retain_us)
+
+    def define_source(self, wanted: CreateSource) -> bool:
+        # A source reads files and calls addresses with the rights of the process.
+        self.need(Role.ADMIN, "create sources")
+        with self.noted("create source", wanted.name):
+            return self._db.define_source(wanted)
+
+    def undefine_source(self, name: str, *, if_exists: bool) -> None:
+        self.need(Role.ADMIN, "drop sources")
+        with self.noted("drop source", name):
+            self._db.undefine_source(name, if_exists=if_exists)
 
     def define_table(self, name: str, schema: TableSchema, *, if_not_exists: bool) -> bool:
         self.need(Role.ADMIN, "create tables")

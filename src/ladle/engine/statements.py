@@ -15,6 +15,7 @@ from ladle.archive.warehouse import archive_of
 from ladle.catalog import Catalog
 from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
+from ladle.engine.defining import Source
 from ladle.engine.source import define_in_sql
 from ladle.errors import LadleError, Position, TypeMismatch, Unsupported, unknown
 from ladle.schema import ARRIVAL, StreamSchema, TableSchema, type_name
@@ -22,6 +23,7 @@ from ladle.sql.statements import (
     AddColumn,
     CreateFunction,
     CreateQuery,
+    CreateSource,
     CreateStream,
     CreateTable,
     CreateToken,
@@ -29,6 +31,7 @@ from ladle.sql.statements import (
     Describe,
     DropFunction,
     DropQuery,
+    DropSource,
     DropStream,
     DropTable,
     DropToken,
@@ -44,6 +47,7 @@ from ladle.sql.statements import (
     ShowFunctions,
     ShowGrants,
     ShowQueries,
+    ShowSources,
     ShowStreams,
     ShowTables,
     ShowTokens,
@@ -134,6 +138,8 @@ def run_statement(db: Db, text: str) -> Answer:
             return _table(db, _tables(catalog))
         case ShowQueries():
             return _table(db, _queries(catalog))
+        case CreateSource() | DropSource() | ShowSources() as about:
+            return _about_sources(db, about, catalog)
         case CreateToken(name, role, replace):
             made = pa.table({"token": [db.rights.create_token(name, role, replace=replace)]})
             return _table(db, made, f"token of {name}, a {role.value}; it is shown this once")
@@ -188,6 +194,18 @@ def _create_function(db: Db, create: CreateFunction, catalog: Catalog) -> Answer
     if before == function:
         return _said(db, f"function {function.name} is there already, unchanged")
     return _said(db, f"function {function.name} {'created' if before is None else 'replaced'}")
+
+
+def _about_sources(db: Db, about: CreateSource | DropSource | ShowSources, catalog: Catalog) -> Answer:
+    match about:
+        case CreateSource(name):
+            created = db.define_source(about)
+            return _said(db, f"source {name} created" if created else f"source {name} is there already, unchanged")
+        case DropSource(name, if_exists):
+            db.undefine_source(name, if_exists=if_exists)
+            return _said(db, f"source {name} dropped" if catalog.source(name) else f"there was no source {name}")
+        case ShowSources():
+            return _table(db, _sources(db.sources()))
 
 
 def _insert(db: Db, insert: Insert, catalog: Catalog) -> Answer:
@@ -246,6 +264,18 @@ def _queries(catalog: Catalog) -> pa.Table:
         window=[", ".join(dict.fromkeys(scan.window.kind.value for scan in q.plan.scans)) for q in queries],
         streams=[", ".join(query.plan.streams) for query in queries],
         sql=[query.sql for query in queries],
+    )
+
+
+def _sources(sources: Sequence[Source]) -> pa.Table:
+    return _columns(
+        name=[source.name for source in sources],
+        stream=[source.stream for source in sources],
+        format=[source.format for source in sources],
+        state=[source.state for source in sources],
+        restarts=[source.restarts for source in sources],
+        error=[source.error or "" for source in sources],
+        options=[", ".join(f"{name} '{value}'" for name, value in source.options.items()) for source in sources],
     )
 
 

@@ -78,6 +78,9 @@ class LazyPipeline:
             return self._residuals.analyse(plan, relations, seconds_max)
         return self._run(lambda spark: spark.analyse(plan, relations))
 
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+        return self._run(lambda spark: spark.read(form, options, schema))
+
     def batch_schema(self, batches: Any) -> pa.Schema:
         return self._run(lambda spark: spark.batch_schema(batches), of=batches)
 

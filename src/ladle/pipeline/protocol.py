@@ -102,6 +102,10 @@ class Pipeline(Protocol):
         retry_seconds_max: float,
     ) -> Attached: ...
 
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+        """What a source that is defined in SQL delivers, to be attached; `schema` has the stream's columns."""
+        ...
+
     def batch_schema(self, batches: Any) -> pa.Schema:
         """The columns of what is to be attached; refuses what can't be."""
         ...

@@ -97,6 +97,10 @@ class SparkSource:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set() and not self._thread.is_alive()
+
     def await_drained(self, seconds: float | None = None) -> None:
         self._ended.wait(seconds)
         if self.error is not None:

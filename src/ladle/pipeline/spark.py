@@ -31,6 +31,7 @@ from ladle.clock import to_datetime
 from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, SqlError, TypeMismatch, Unsupported
 from ladle.pipeline.functions import said_by_function, vectorised
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
+from ladle.pipeline.readers import streaming_frame
 from ladle.pipeline.session import SQL_SETTINGS, is_alive, let_go
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
@@ -201,6 +202,9 @@ class SparkPipeline:
             session.udf.register(function.symbol, vectorised(function))
         return session
 
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> DataFrame:
+        return streaming_frame(self.session, form, options, _spark_schema(schema))
+
     def batch_schema(self, batches: Any) -> pa.Schema:
         if type(batches).__module__.startswith("pyspark.sql.connect"):
             raise Unsupported("A Spark Connect DataFrame can't be attached.", hint="use a classic SparkSession")
@@ -227,7 +231,7 @@ class SparkPipeline:
         retry_seconds_max: float,
     ) -> Attached:
         attached = SparkSource(stream, source, batches, checkpoint, run, available_now, retry_seconds_max, self.lost)
-        self._sources.append(attached)
+        self._sources = [*(source for source in self._sources if not source.ended), attached]
         attached.start()
         return attached
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ladle.answer import Answer
 from ladle.catalog import StreamState
 from ladle.clock import moment_of
+from ladle.engine.defining import SourceMaker
 from ladle.engine.functions import FunctionMaker
 from ladle.engine.handles import Query, Stream, Table
 from ladle.engine.rights import TokenMaker
@@ -27,7 +28,7 @@ from ladle.plan import Function
 from ladle.remote import forms
 from ladle.schema import TableSchema
 from ladle.sql.statements import Materialize
-from ladle.status import Status
+from ladle.status import Pulse, Status
 
 
 class Transport(Protocol):
@@ -38,7 +39,7 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-class RemoteDatabase(FunctionMaker, TableMaker, TokenMaker):
+class RemoteDatabase(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
     """Made by `ladle.remote.open_warehouse`, or by `ladle.connect` with an address."""
 
     def __init__(self, transport: Transport) -> None:
@@ -109,6 +110,12 @@ class RemoteDatabase(FunctionMaker, TableMaker, TokenMaker):
         header, _ = self._ask({"do": "query", "name": name})
         return self._query(header)
 
+    def columns(self, query: str) -> list[tuple[str, str]] | None:
+        """Names and types of a standing query's columns, as a server tells them; None if they are not known."""
+        header, _ = self._ask({"do": "query", "name": query})
+        columns = header.get("columns")
+        return None if columns is None else [(column["name"], column["type"]) for column in columns]
+
     def queries(self) -> list[Query]:
         header, _ = self._ask({"do": "queries"})
         return [self._query(value) for value in header["queries"]]
@@ -159,6 +166,10 @@ class RemoteDatabase(FunctionMaker, TableMaker, TokenMaker):
     def status(self) -> Status:
         header, _ = self._ask({"do": "status"})
         return forms.status_from_json(header["status"])
+
+    def pulse(self) -> Pulse:
+        header, _ = self._ask({"do": "pulse"})
+        return forms.pulse_from_json(header["pulse"])
 
     def close(self) -> None:
         self._transport.close()

@@ -13,7 +13,7 @@ from ladle.answer import Answer, ResolvedWindow
 from ladle.engine.handles import Stream, Table
 from ladle.errors import LadleError, Position
 from ladle.schema import Column, StreamSchema, TableSchema, decode_schema, encode_schema
-from ladle.status import BackfillStatus, QueryStatus, SourceStatus, Status, StreamStatus
+from ladle.status import BackfillStatus, OperatorStatus, Pulse, QueryStatus, SourceStatus, Status, StreamStatus
 
 
 def answer_to_json(answer: Answer) -> dict[str, Any]:
@@ -92,18 +92,29 @@ def table_from_json(value: dict[str, Any]) -> Table:
     return Table(value["name"], TableSchema.from_json(value["schema"]), value["rows"], value["version"])
 
 
-def status_to_json(status: Status) -> dict[str, Any]:
+def status_to_json(status: Status | Pulse) -> dict[str, Any]:
     value = asdict(status)
     for stream in value["streams"]:
         stream["clock"] = stream["clock"] and stream["clock"].isoformat()
     return value
 
 
-def status_from_json(value: dict[str, Any]) -> Status:
+def pulse_from_json(value: dict[str, Any]) -> Pulse:
+    operators = {
+        stream: tuple(OperatorStatus(**operator) for operator in visited)
+        for stream, visited in value["operators"].items()
+    }
+    return Pulse(**{**value, **_flowing(value), "operators": operators})
+
+
+def _flowing(value: dict[str, Any]) -> dict[str, Any]:
     streams = [StreamStatus(**{**stream, "clock": _moment(stream["clock"])}) for stream in value["streams"]]
+    return {"streams": tuple(streams), "sources": tuple(SourceStatus(**source) for source in value["sources"])}
+
+
+def status_from_json(value: dict[str, Any]) -> Status:
     parts = {
-        "streams": tuple(streams),
-        "sources": tuple(SourceStatus(**source) for source in value["sources"]),
+        **_flowing(value),
         "queries": tuple(QueryStatus(**query) for query in value["queries"]),
         "backfills": tuple(BackfillStatus(**backfill) for backfill in value["backfills"]),
     }

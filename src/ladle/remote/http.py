@@ -12,6 +12,8 @@ from ladle.errors import LadleError, WarehouseError
 from ladle.remote import forms, wire
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 ANSWERS = "application/vnd.ladle.answers"
@@ -56,6 +58,7 @@ ROUTES = {
     "drop_function": Route("DELETE", "/v1/functions/{name}", ("cascade", "if_exists")),
     "functions": Route("GET", "/v1/functions"),
     "status": Route("GET", "/v1/status"),
+    "pulse": Route("GET", "/v1/pulse"),
 }
 
 
@@ -64,16 +67,11 @@ class HttpTransport:
 
     def __init__(self, url: str, token: str | None = None, *, certificate: str | None = None) -> None:
         """`certificate` is a file with the authority to trust, if the server's is not a public one's."""
-        import ssl
-
         import httpx
 
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise LadleError(f"'{url}' is not the address of a server.", hint="it is like http://127.0.0.1:8642")
-        self.url = url.rstrip("/")
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        verify = True if certificate is None else ssl.create_default_context(cafile=certificate)
+        self.url = _address(url)
+        headers = {} if token is None else {"Authorization": f"Bearer {_checked(token)}"}
+        verify = True if certificate is None else _trusting(certificate)
         self._client: httpx.Client = httpx.Client(
             base_url=self.url,
             headers=headers,
@@ -89,16 +87,22 @@ class HttpTransport:
         query = {name: _text(request[name]) for name in route.query if request.get(name) is not None}
         headers = {"Accept": ANSWERS}
         if request.get("key") is not None:
-            headers["Idempotency-Key"] = request["key"]
+            headers["Idempotency-Key"] = quote(request["key"], safe="")
         content: bytes | None = None
         if tables:
             headers["Content-Type"] = ARROW
             content = wire.encode_table(tables[0]).to_pybytes()
         header, replies = self._send(route, path, query, headers, content, request)
+        further = {"Accept": ANSWERS}
+        for number, answer in enumerate(header.get("answers", ())):
+            while answer.get("next"):
+                more, (page,) = self._send(Route("GET", ""), answer["next"], {}, further, None, request)
+                replies[number] = pa.concat_tables([replies[number], page])
+                answer["next"] = more["answers"][0].get("next")
         while header.get("next"):
-            more, pages = self._send(Route("GET", ""), header["next"], {}, headers, None, request)
-            header = _joined(request["do"], header, more)
-            replies = [pa.concat_tables([replies[0], pages[0]]), *replies[1:]] if pages else replies
+            more, _ = self._send(Route("GET", ""), header["next"], {}, further, None, request)
+            listed = {request["do"]: [*header[request["do"]], *more[request["do"]]]}
+            header = {**header, **listed, "next": more.get("next")}
         return header, replies
 
     def _send(
@@ -114,7 +118,10 @@ class HttpTransport:
 
         body = None if route.body is None else route.body(request)
         try:
-            reply = self._client.request(route.method, path, params=query, headers=headers, content=content, json=body)
+            # Empty parameters would take those away that the path has.
+            reply = self._client.request(
+                route.method, path, params=query or None, headers=headers, content=content, json=body
+            )
         except httpx.HTTPError as error:
             raise WarehouseError(
                 f"The server at {self.url} does not answer: {error or type(error).__name__}.",
@@ -123,23 +130,47 @@ class HttpTransport:
         if reply.headers.get("content-type", "").startswith(ANSWERS):
             return wire.unpack(reply.content)
         try:
-            value: dict[str, Any] = reply.json()
-        except ValueError:
-            raise WarehouseError(
-                f"What answers at {self.url} is no Ladle: {reply.status_code} {reply.text[:80]!r}."
-            ) from None
-        if "error" in value:
-            raise forms.error_from_json(value["error"])
-        return value, []
+            value = reply.json()
+            if "error" in value:
+                raise forms.error_from_json(value["error"])
+            if reply.is_success and isinstance(value, dict):
+                return value, []
+        except (ValueError, TypeError, KeyError):
+            pass
+        raise WarehouseError(f"What answers at {self.url} is no Ladle: {reply.status_code} {reply.text[:80]!r}.")
 
     def close(self) -> None:
         self._client.close()
 
 
-def _joined(do: str, header: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """What a further page adds to the first: of lists their entries; of an answer its rows, which are in its table."""
-    listed = {do: [*header[do], *more[do]]} if isinstance(header.get(do), list) else {}
-    return {**header, **listed, "next": more.get("next")}
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise LadleError(f"'{url}' is not the address of a server.", hint="it is like http://127.0.0.1:8642")
+    if parts.username or parts.password:
+        raise LadleError("The address of a server has no user and password in it.", hint="a token says who asks")
+    return url.rstrip("/")
+
+
+def _checked(token: str) -> str:
+    """A token goes into a header; what can't go there would be shown in the error."""
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise LadleError("That is not a token: it has characters that no token has.")
+    return token
+
+
+def _trusting(certificate: str) -> ssl.SSLContext:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=certificate)
+    except OSError as error:
+        raise LadleError(f"The certificate '{certificate}' can't be used: {error.strerror or error}.") from None
 
 
 def _text(value: Any) -> str:

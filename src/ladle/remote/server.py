@@ -144,5 +144,7 @@ class SocketServer:
                 return {"functions": [function.to_json() for function in db.functions()]}, []
             case "status":
                 return {"status": forms.status_to_json(db.status())}, []
+            case "pulse":
+                return {"pulse": forms.status_to_json(db.pulse())}, []
             case other:
                 raise LadleError(f"The running process does not know '{other}'.", hint="restart it with this version")

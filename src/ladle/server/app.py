@@ -66,7 +66,7 @@ def create_app(db: Database, settings: Settings) -> FastAPI:
     _add_own(app)
     add_handlers(app, _failed)
     app.mount("/console", _Console(directory=CONSOLE, html=True), name="console")
-    app.add_middleware(Door, settings=settings, metrics=metrics)
+    app.add_middleware(Door, serving=serving)
     return app
 
 

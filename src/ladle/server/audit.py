@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -11,17 +12,31 @@ from ladle.formats.writing import encoded
 
 _BYTES_MAX = 16 << 20
 _FILES_MAX = 4
+_STRANGER_SECONDS = 60.0
+_STRANGERS_MAX = 1_000
 
 
 class Audit:
     def __init__(self, path: Path) -> None:
         self._handler = RotatingFileHandler(path, maxBytes=_BYTES_MAX, backupCount=_FILES_MAX, encoding="utf-8")
         self._handler.setFormatter(logging.Formatter("%(message)s"))
+        path.chmod(0o600)
+        self._strangers: dict[str, float] = {}
+        """When those without a token were last noted, by address."""
 
     def note(self, user: str, address: str, action: str, target: str, outcome: str = "done") -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"at": at, "user": user, "from": address, "action": action, "target": target, "outcome": outcome}
         self._handler.handle(logging.LogRecord("ladle.audit", logging.INFO, "", 0, encoded(line).decode(), None, None))
+
+    def note_stranger(self, address: str, path: str) -> None:
+        """Who has no token; not each time, so that nobody can wash the rest away."""
+        now = time.monotonic()
+        if now - self._strangers.get(address, -_STRANGER_SECONDS) >= _STRANGER_SECONDS:
+            if len(self._strangers) >= _STRANGERS_MAX:
+                self._strangers.clear()
+            self._strangers[address] = now
+            self.note("?", address, "connect", path, "denied")
 
     def close(self) -> None:
         self._handler.close()

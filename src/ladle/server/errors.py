@@ -28,6 +28,7 @@ _STATUS = {
     "in_use": 409,
     "gone": 410,
     "too_large": 413,
+    "not_acceptable": 406,
     "unknown_format": 415,
     "evaluation": 422,
     "limit": 429,
@@ -68,6 +69,10 @@ class BadRequest(LadleError):
 
 class NotFound(LadleError):
     code = "not_found"
+
+
+class NotAcceptable(LadleError):
+    code = "not_acceptable"
 
 
 class UnknownFormat(LadleError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, WebSocket
@@ -19,7 +20,7 @@ from ladle.remote import forms
 from ladle.server.errors import BadRequest, ErrorBody
 from ladle.server.hub import Hub, Told
 from ladle.server.respond import Responder
-from ladle.server.serving import Asking, Served, serving_of
+from ladle.server.serving import Asking, Served, Serving, serving_of
 
 _IDLE_SECONDS = 15.0
 """How often a listener that hears nothing is told so: proxies cut connections that are silent."""
@@ -53,19 +54,34 @@ async def changes(
     there. Otherwise one response, when something changed or the time is over, with the epoch to go on from.
     """
     known = session.query(name).name
+    _check_epoch(since, serving)
     if _EVENTS in request.headers.get("accept", ""):
         last = request.headers.get("last-event-id", "")
         if last:
-            if not last.isdigit():
-                raise BadRequest("Last-Event-ID is the number of an epoch.")
-            since = int(last)
-        events = _events(serving.hub, session, known, since)
+            since = _epoch_of(last)
+            _check_epoch(since, serving)
+        heard = serving.hub.listen(known, since, idle_seconds=_IDLE_SECONDS)
         # What is wrong from the start is an error of the request, not an event.
-        first = await anext(events)
-        return StreamingResponse(_after(first, events), media_type=_EVENTS, headers={"Cache-Control": "no-store"})
-    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+        first = await anext(heard, None)
+        events = _events(serving, request, known, first, heard)
+        return StreamingResponse(events, media_type=_EVENTS, headers={"Cache-Control": "no-store"})
     found, epoch = await _waited(serving.hub, session, known, since, seconds)
-    return responder.several(found, {"epoch": epoch})
+    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    return await asyncio.to_thread(responder.several, found, {"epoch": epoch}, paged=False)
+
+
+def _epoch_of(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 17):
+        raise BadRequest("Last-Event-ID is the number of an epoch.")
+    return int(text)
+
+
+def _check_epoch(since: int | None, serving: Serving) -> None:
+    epoch = serving.db.catalog.epoch
+    if since is not None and since > epoch:
+        raise BadRequest(
+            f"Epoch {since} has not been yet: the last one is {epoch}.", hint="was the warehouse restored?"
+        )
 
 
 async def _waited(hub: Hub, session: Session, name: str, since: int | None, seconds: float) -> tuple[list[Answer], int]:
@@ -73,33 +89,34 @@ async def _waited(hub: Hub, session: Session, name: str, since: int | None, seco
     found, epoch = await asyncio.to_thread(session.changes, name, since=since)
     if found or not seconds:
         return found, epoch
-    async with contextlib.aclosing(hub.listen(name, epoch, idle_seconds=seconds)) as told:
-        first = await anext(told)
-    if first.answer is None:
-        return [], first.epoch
-    return await asyncio.to_thread(session.changes, name, since=epoch)
+    deadline = time.monotonic() + seconds
+    async with contextlib.aclosing(hub.listen(name, epoch, idle_seconds=seconds)) as heard:
+        async for told in heard:
+            if told.changed:
+                return await asyncio.to_thread(session.changes, name, since=epoch)
+            epoch = told.epoch
+            if time.monotonic() >= deadline:
+                break
+    return [], epoch
 
 
-async def _events(hub: Hub, session: Session, name: str, since: int | None) -> AsyncIterator[bytes]:
-    yield b": changes of a standing query\n\n"
+async def _events(
+    serving: Serving, request: Request, name: str, first: Told | None, heard: AsyncGenerator[Told, None]
+) -> AsyncIterator[bytes]:
     try:
-        async with contextlib.aclosing(hub.listen(name, since, idle_seconds=_IDLE_SECONDS)) as heard:
-            async for told in heard:
-                # A grant may have been revoked meanwhile.
-                session.query(name)
+        async with contextlib.aclosing(heard):
+            told = first
+            while told is not None:
                 yield _event(told)
+                told = await anext(heard, None)
+                # The token may be gone meanwhile, or a grant revoked.
+                serving.session(request).query(name)
     except LadleError as error:
         yield b"event: error\ndata: " + encoded({"error": forms.error_to_json(error)}) + b"\n\n"
 
 
-async def _after(first: bytes, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for event in events:
-        yield event
-
-
 def _event(told: Told) -> bytes:
-    kind = b"epoch" if told.answer is None else b"change"
+    kind = b"change" if told.changed else b"epoch"
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (told.epoch, kind, told.json)
 
 
@@ -110,8 +127,8 @@ async def changes_by_websocket(websocket: WebSocket, name: str, since: Since = N
     offered = websocket.headers.get("sec-websocket-protocol")
     await websocket.accept(subprotocol=offered.split(",")[0].strip() if offered else None)
     try:
-        session = serving.session(websocket)
-        known = session.query(name).name
+        known = serving.session(websocket).query(name).name
+        _check_epoch(since, serving)
         gone = asyncio.ensure_future(_until_gone(websocket))
         try:
             async with contextlib.aclosing(serving.hub.listen(known, since, idle_seconds=_IDLE_SECONDS)) as heard:
@@ -124,7 +141,7 @@ async def changes_by_websocket(websocket: WebSocket, name: str, since: Since = N
                         with contextlib.suppress(asyncio.CancelledError):
                             await following
                         break
-                    session.query(known)
+                    serving.session(websocket).query(known)
                     await websocket.send_text(told.json.decode())
         finally:
             gone.cancel()

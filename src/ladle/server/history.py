@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ladle.errors import LadleError
 from ladle.status import Pulse
 
 _log = logging.getLogger(__name__)
@@ -34,13 +33,14 @@ class History:
 
     def since(self, moment: float) -> list[dict[str, Any]]:
         """The samples after a time, oldest first."""
-        return [sample for sample in self._samples if sample["at"] > moment]
+        return [sample for sample in list(self._samples) if sample["at"] > moment]
 
     async def _run(self) -> None:
         while True:
             try:
                 self._samples.append(sample(await asyncio.to_thread(self._pulse), self._subscribers()))
-            except LadleError as error:
+            except Exception as error:
+                # The next second is another chance; a database that is being closed has none.
                 _log.debug("no sample: %s", error)
             await asyncio.sleep(_EVERY_SECONDS)
 

@@ -10,6 +10,7 @@ from ladle.errors import TypeMismatch
 from ladle.formats.reading import read_rows
 from ladle.remote.http import ARROW
 from ladle.schema import StreamSchema, TableSchema
+from ladle.server.door import TooLarge
 from ladle.server.errors import BadRequest, UnknownFormat
 from ladle.stem.intake import FILE, LINE, RAW, REASON
 
@@ -20,6 +21,7 @@ _FORMS = {
     "application/json": "json",
     "text/csv": "csv",
 }
+_ARROW_BYTES_MAX = 1 << 30
 _PLACE = "body"
 """What stands for the file in the reason why a row went to the quarantine."""
 
@@ -28,10 +30,7 @@ def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema,
     """One table of all rows; `plain` is without the places that a quarantine would name."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == ARROW:
-        try:
-            return pa.ipc.open_stream(body).read_all()
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise BadRequest(f"The body is no Arrow stream: {str(error).splitlines()[0]}.") from None
+        return _arrow(body)
     form = _FORMS.get(kind)
     if form is None:
         raise UnknownFormat(
@@ -41,8 +40,8 @@ def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema,
     stream_schema = schema if isinstance(schema, StreamSchema) else StreamSchema(schema.columns)
     try:
         tables = list(read_rows(io.BytesIO(body), form, stream_schema, name=_PLACE, live=False))
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise BadRequest(f"The body can't be read as {kind}: {str(error).splitlines()[0]}.") from None
+    except (pa.ArrowException, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"The body can't be read as {kind}: {_first_line(error)}.") from None
     if not tables:
         return pa.table({column.name: pa.nulls(0) for column in schema.columns})
     table = pa.concat_tables(tables, promote_options="permissive")
@@ -52,3 +51,24 @@ def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema,
         bad = next(i for i, reason in enumerate(table.column(REASON).to_pylist()) if reason is not None)
         raise TypeMismatch(f"Line {table.column(LINE)[bad]}: {table.column(REASON)[bad]}. None was inserted.")
     return table.drop_columns([name for name in (FILE, LINE, RAW) if name in table.column_names])
+
+
+def _arrow(body: bytes) -> pa.Table:
+    """Looked through before anything is done with it: a buffer that points outside of itself would end the process."""
+    batches = []
+    size = 0
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            for batch in reader:
+                size += batch.nbytes
+                if size > _ARROW_BYTES_MAX:
+                    raise TooLarge(f"The rows have more than {_ARROW_BYTES_MAX:,} bytes when they are unpacked.")
+                batch.validate(full=True)
+                batches.append(batch)
+            return pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadRequest(f"The body is no Arrow stream: {_first_line(error)}.") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -14,7 +16,7 @@ from ladle.formats.writing import encoded, json_rows, write_csv
 from ladle.remote import forms, wire
 from ladle.remote.http import ANSWERS, ARROW
 from ladle.schema import type_name
-from ladle.server.errors import BadRequest, UnknownFormat
+from ladle.server.errors import BadRequest, NotAcceptable
 from ladle.server.pages import Pages
 
 JSON, CSV = "application/json", "text/csv"
@@ -32,7 +34,7 @@ def wanted(request: Request) -> str:
             return CSV
         if kind in _FORMS:
             return kind
-    raise UnknownFormat(
+    raise NotAcceptable(
         f"There is no answer in the form {accepted[:100]!r}.", hint=f"accept one of {', '.join(_FORMS)}"
     )
 
@@ -57,18 +59,28 @@ class Responder:
 
     def one(self, answer: Answer, limit: int | None = None, *, keep: bool = True) -> Response:
         """An answer, or the first page of it."""
-        rows = self._rows_max if limit is None else min(limit, self._rows_max)
-        key = self._pages.keep(answer, self._user) if keep and len(answer) > rows else None
-        return self._page(answer, key, 0, rows)
+        return self._written([self._begun(answer, limit, keep=keep)])
 
     def page(self, key: str, start: int, limit: int) -> Response:
         """A further page."""
         answer = self._pages.get(key, self._user)
         if start > len(answer):
             raise BadRequest(f"The answer has {len(answer):,} rows.")
-        return self._page(answer, key, start, min(limit, self._rows_max))
+        return self._written([self._page(answer, key, start, min(limit, self._rows_max))])
 
-    def _page(self, answer: Answer, key: str | None, start: int, rows: int) -> Response:
+    def several(self, answers: Sequence[Answer], beside: dict[str, Any], *, paged: bool = True) -> Response:
+        """All of them, in a form that can hold several."""
+        if self._form in (ARROW, CSV):
+            raise NotAcceptable("Arrow and CSV have room for one answer.", hint=f"accept {JSON}")
+        parts = [self._begun(each) if paged else _Part(each, len(each)) for each in answers]
+        return self._written(parts, beside)
+
+    def _begun(self, answer: Answer, limit: int | None = None, *, keep: bool = True) -> _Part:
+        rows = self._rows_max if limit is None else min(limit, self._rows_max)
+        key = self._pages.keep(answer, self._user) if keep and len(answer) > rows else None
+        return self._page(answer, key, 0, rows)
+
+    def _page(self, answer: Answer, key: str | None, start: int, rows: int) -> _Part:
         following = start + rows
         more = None
         if key is not None:
@@ -76,34 +88,42 @@ class Responder:
                 more = f"/v1/pages/{key}?start={following}&limit={rows}"
             else:
                 self._pages.drop(key)
-        table = answer.table.slice(start, rows)
-        part = Answer(table, answer.epoch, answer.now, answer.windows, answer.seconds, answer.message)
-        return self._written([part], {"next": more, "rows_total": len(answer)})
+        # A table without columns has any number of rows.
+        part = answer if rows >= len(answer) else replace(answer, table=answer.table.slice(start, rows))
+        return _Part(part, len(answer), more)
 
-    def several(self, answers: Sequence[Answer], beside: dict[str, Any]) -> Response:
-        """All of them, in a form that can hold several."""
-        if self._form in (ARROW, CSV):
-            raise UnknownFormat("Arrow and CSV have room for one answer.", hint=f"accept {JSON}")
-        return self._written(answers, beside, several=True)
-
-    def _written(self, answers: Sequence[Answer], beside: dict[str, Any], *, several: bool = False) -> Response:
-        heads = [forms.answer_to_json(answer) for answer in answers]
+    def _written(self, parts: Sequence[_Part], beside: dict[str, Any] | None = None) -> Response:
+        """With something `beside` them, as a list."""
+        heads = [part.head for part in parts]
         if self._form == ANSWERS:
-            message = wire.pack({"answers": heads, **beside}, [answer.table for answer in answers])
+            message = wire.pack({"answers": heads, **(beside or {})}, [part.answer.table for part in parts])
             return Response(message, media_type=ANSWERS)
         if self._form == JSON:
-            shown = [{**head, **_json_table(answer)} for head, answer in zip(heads, answers, strict=True)]
-            return json_reply({"answers": shown, **beside} if several else {**shown[0], **beside})
-        (answer,), (head,) = answers, heads
-        # A header has room for what fits into Latin-1; what does not is escaped.
-        headers = {"Ladle-Answer": encoded({**head, **beside}).decode().encode("ascii", "backslashreplace").decode()}
-        if beside.get("next"):
-            headers["Link"] = f'<{beside["next"]}>; rel="next"'
+            shown = [{**head, **_json_table(part.answer)} for head, part in zip(heads, parts, strict=True)]
+            return json_reply(shown[0] if beside is None else {"answers": shown, **beside})
+        (part,), (head,) = parts, heads
+        headers = {"Ladle-Answer": json.dumps(head)}
+        if part.next:
+            headers["Link"] = f'<{part.next}>; rel="next"'
         if self._form == ARROW:
-            return Response(wire.encode_table(answer.table).to_pybytes(), headers=headers, media_type=ARROW)
+            return Response(wire.encode_table(part.answer.table).to_pybytes(), headers=headers, media_type=ARROW)
         text = io.BytesIO()
-        write_csv(answer.table, text)
+        write_csv(part.answer.table, text)
         return Response(text.getvalue(), headers=headers, media_type=f"{CSV}; charset=utf-8; header=present")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An answer, or a page of one."""
+
+    answer: Answer
+    rows_total: int
+    next: str | None = None
+    """Where the next page is."""
+
+    @property
+    def head(self) -> dict[str, Any]:
+        return {**forms.answer_to_json(self.answer), "rows_total": self.rows_total, "next": self.next}
 
 
 def _json_table(answer: Answer) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,6 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ladle import sql as language
+from ladle.access import Role
+from ladle.clock import moment_of
 from ladle.engine.session import Session
 from ladle.engine.source import Definition
 from ladle.errors import LadleError, unknown
@@ -125,10 +128,10 @@ def answer(
     """As JSON, as an Arrow stream, or as CSV, whichever is accepted; large answers in pages."""
     responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
     try:
-        found = session.invoke(name, now=now)
-    except ValueError as error:
-        raise BadRequest(f"now: {error}.") from None
-    return responder.one(found, limit, keep=keep)
+        moment = None if now is None else moment_of(now).astimezone(UTC)
+    except OverflowError:
+        raise BadRequest(f"now: {now!r} is no time that there is.") from None
+    return responder.one(session.invoke(name, now=moment), limit, keep=keep)
 
 
 @router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer")
@@ -227,6 +230,9 @@ async def push(
     """JSON lines, an Arrow stream or CSV with a header. The rows are durable when the response comes. A push that is
     sent again with the same Idempotency-Key counts once. Rows that don't fit go to the stream's quarantine.
     """
+    session.need(Role.WRITER, "push rows")
+    if idempotency_key is not None and not idempotency_key.strip():
+        raise BadRequest("Idempotency-Key is empty.", hint="leave it out, or give each push one of its own")
     body = await request.body()
     kind = request.headers.get("content-type", "")
 
@@ -271,6 +277,7 @@ def drop_table(name: str, session: Asking, cascade: bool = False, if_exists: boo
 
 @router.post("/tables/{name}/rows", tags=["tables"], summary="Insert rows: all of them, or none", openapi_extra=_ROWS)
 async def insert(name: str, request: Request, session: Asking) -> Response:
+    session.need(Role.WRITER, "insert rows")
     body = await request.body()
     kind = request.headers.get("content-type", "")
 

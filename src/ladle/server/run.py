@@ -40,6 +40,8 @@ class Server:
             app,
             log_config=None,
             access_log=False,
+            # Who is on this machine is not for a header to say.
+            proxy_headers=False,
             lifespan="on",
             timeout_graceful_shutdown=_GRACE_SECONDS,
             **tls,  # type: ignore[arg-type]

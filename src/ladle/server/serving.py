@@ -9,19 +9,18 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
-from ladle.access import Role, User, secret_digest
+from ladle.access import LOCAL, Role, User, secret_digest
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.engine.session import Session
-from ladle.errors import Denied
 from ladle.server.audit import Audit
-from ladle.server.door import is_local, refuse_strangers
+from ladle.server.door import Unauthenticated, is_local
 from ladle.server.history import History
 from ladle.server.hub import Hub
 from ladle.server.metrics import Metrics
 from ladle.server.pages import Pages
 
-LOCAL = User("local", Role.ADMIN, local=True)
+_LOCAL = User(LOCAL, Role.ADMIN, local=True)
 
 
 @dataclass
@@ -41,15 +40,20 @@ class Serving:
             token = self.db.catalog.access.token(secret_digest(secret))
             if token is not None:
                 return token.user
-            error: Denied = refuse_strangers(local=True)
-            error.message = "That token is not known."
-            error.hint = "it was dropped or replaced, or belongs to another server; an admin can make a new one"
+            error = Unauthenticated(
+                "That token is not known.",
+                hint="it was dropped or replaced, or belongs to another server; an admin can make a new one",
+            )
         else:
             local = is_local(connection.scope)
             if local and self.settings.anonymous == "loopback":
-                return LOCAL
-            error = refuse_strangers(local)
-        self.audit.note("?", address_of(connection.scope), "connect", connection.url.path, "denied")
+                return _LOCAL
+            why = "everybody needs one here" if local else "only programs on the server's own machine need none"
+            error = Unauthenticated(
+                f"A token is needed: {why}.",
+                hint="send it as 'Authorization: Bearer TOKEN'; an admin makes one with CREATE TOKEN name ROLE reader",
+            )
+        self.audit.note_stranger(address_of(connection.scope), connection.url.path)
         raise error
 
     def session(self, connection: HTTPConnection) -> Session:
@@ -84,7 +88,9 @@ async def _serving(request: Request) -> Serving:
 
 
 async def _session(request: Request) -> Session:
-    return serving_of(request).session(request)
+    """As the door has found it."""
+    session: Session = request.scope["ladle.session"]
+    return session
 
 
 Served = Annotated[Serving, Depends(_serving)]

@@ -64,8 +64,9 @@ class Binder:
     mentions: int = 0
     """Streams mentioned in this text itself."""
 
-    def inlined(self, text: str) -> Binder:
-        return Binder(self.names, Source(text), self.scans, self.tables, self.queries, self.cte_names, self.functions)
+    def inlined(self, query: str, text: str) -> Binder:
+        names = self.names.inside(query)
+        return Binder(names, Source(text), self.scans, self.tables, self.queries, self.cte_names, self.functions)
 
     def query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         """The bound tree and its output columns."""

@@ -159,10 +159,10 @@ class StatementParser(SparkParser):
         stream = self._name("the name of a stream")
         if not self._match_text_seq("FORMAT"):
             self._refuse("FORMAT and what the source is, like FORMAT parquet or FORMAT kafka")
-        form = self._name("the source's format") if self._curr and self._curr.token_type != TokenType.STRING else None
-        if form is None:
-            self._match(TokenType.STRING)
+        if self._match(TokenType.STRING):
             form = exp.to_identifier(self._prev.text)
+        else:
+            form = self._name("the source's format, like parquet or kafka")
         options: list[tuple[str, str]] = []
         if self._match_text_seq("OPTIONS"):
             if not self._match(TokenType.L_PAREN, advance=False):

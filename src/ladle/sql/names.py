@@ -24,6 +24,10 @@ class Names(Protocol):
         """The declared name and the text of a standing query."""
         ...
 
+    def inside(self, query: str) -> Names:
+        """What the text of a standing query was bound to, as far as that differs: its owner may see more, or less."""
+        ...
+
     def function(self, name: str) -> Function | None:
         """A user's function, as it is now."""
         ...

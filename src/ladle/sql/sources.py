@@ -167,10 +167,10 @@ def _inline(
     binder.queries[name] = None
     parsed = draft(only_chunk(text))
     assert isinstance(parsed, SelectDraft)
-    inner = binder.inlined(text)
+    inner = binder.inlined(name, text)
     try:
         written = fix_now(parsed.query.tree)
-        resolve_functions(written, binder.names, inner.source, binder.functions)
+        resolve_functions(written, inner.names, inner.source, binder.functions)
         tree, fields = inner.query(written, Around())
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error

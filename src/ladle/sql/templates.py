@@ -53,6 +53,7 @@ class Asked:
         self.queries: dict[str, tuple[str, str] | None] = {}
         self.functions: dict[str, Function | None] = {}
         self.listed: tuple[str, ...] | None = None
+        self.within: dict[str, Asked] = {}
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         return self.streams.setdefault(name, self._names.stream_schema(name))
@@ -62,6 +63,9 @@ class Asked:
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
         return self.queries.setdefault(name, self._names.query_sql(name))
+
+    def inside(self, query: str) -> Asked:
+        return self.within.setdefault(query, Asked(self._names.inside(query)))
 
     def function(self, name: str) -> Function | None:
         return self.functions.setdefault(name, self._names.function(name))
@@ -88,6 +92,7 @@ class Asked:
             and all(names.query_sql(name) == found for name, found in self.queries.items())
             and all(names.function(name) == found for name, found in self.functions.items())
             and (self.listed is None or tuple(names.function_names()) == self.listed)
+            and all(asked.would_hear_the_same(names.inside(query)) for query, asked in self.within.items())
         )
 
 

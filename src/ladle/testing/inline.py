@@ -56,6 +56,9 @@ class InlinePipeline:
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
         return None if self._residuals is None else self._residuals().analyse(plan, relations, seconds_max)
 
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+        raise PipelineError("Sources of this format need Spark.")
+
     def batch_schema(self, batches: Any) -> pa.Schema:
         raise PipelineError("Sources are attached to Spark.")
 

@@ -1,0 +1,156 @@
+"""Definitions of sources: which formats there are, what options they take, and which of those are secrets."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ladle.catalog import SourceState
+from ladle.errors import LadleError, unknown
+
+if TYPE_CHECKING:
+    from ladle.answer import Answer
+
+Options = tuple[tuple[str, str], ...]
+
+MQTT = "mqtt"
+MQTT_OPTIONS = ("host", "port", "topic", "qos", "client_id", "username", "password", "tls", "certificate")
+
+
+@dataclass(frozen=True)
+class Format:
+    required: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    """Options of which one is needed."""
+    all: tuple[str, ...] | None = None
+    """All that there are; None: whatever Spark's reader of this format knows."""
+
+
+_FILES = Format(("path",))
+FORMATS = {
+    "parquet": _FILES,
+    "json": _FILES,
+    "csv": _FILES,
+    "socket": Format(("host", "port")),
+    "rate": Format(),
+    "kafka": Format(("kafka.bootstrap.servers",), ("subscribe", "subscribePattern", "assign")),
+    MQTT: Format(("host", "topic"), all=MQTT_OPTIONS),
+}
+_SECRET = re.compile(r"passw|token|secret|credential|jaas|(access|private|account|api).?key", re.IGNORECASE)
+_HIDDEN = "***"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True)
+class Source:
+    """A defined source as people see it."""
+
+    name: str
+    stream: str
+    format: str
+    options: Mapping[str, str]
+    """Without secrets."""
+    state: str
+    error: str | None
+    restarts: int
+
+    def without_options(self) -> Source:
+        return replace(self, options={})
+
+
+def shown_options(source: SourceState) -> dict[str, str]:
+    return {name: _HIDDEN if _SECRET.search(name) else value for name, value in source.options}
+
+
+def checked_options(name: str, form: str, options: Sequence[tuple[str, str]]) -> Options:
+    """The options as they are kept: with what must stay the same for as long as the source is there."""
+    known = FORMATS.get(form)
+    if known is None:
+        raise unknown("format", form, list(FORMATS))
+    given = {key.lower(): value for key, value in options}
+    if len(given) < len(options):
+        twice = next(key for key, _ in options if sum(key.lower() == other.lower() for other, _ in options) > 1)
+        raise LadleError(f"Option '{twice}' is given twice.", hint="names of options are compared without case")
+    for required in known.required:
+        if not given.get(required.lower()):
+            raise LadleError(f"A source of format {form} needs the option '{required}'.", hint=_example(known))
+    if known.one_of and not any(each.lower() in given for each in known.one_of):
+        raise LadleError(f"A source of format {form} needs one of the options {', '.join(known.one_of)}.")
+    if known.all is not None:
+        for key in given:
+            if key not in known.all:
+                raise unknown("option", key, list(known.all))
+    _check_values(form, given)
+    if form == MQTT:
+        given.setdefault("client_id", f"ladle-{name}-{uuid.uuid4().hex[:8]}")
+        return tuple(given.items())
+    return tuple((key, _absolute(value) if key.lower() == "path" else value) for key, value in options)
+
+
+def _check_values(form: str, given: Mapping[str, str]) -> None:
+    port = given.get("port")
+    if form in ("socket", MQTT) and port is not None and not (port.isdecimal() and 0 < int(port) <= _PORT_MAX):
+        raise LadleError(f"Option 'port' can't be '{port}'.", hint=f"it is a number from 1 to {_PORT_MAX:,}")
+    if form != MQTT:
+        return
+    if given.get("qos", "1") not in ("0", "1"):
+        # The receiver of a message with QoS 2 answers for it before anybody can have read it, let alone kept it.
+        raise LadleError(
+            f"Option 'qos' can't be '{given['qos']}'.",
+            hint="it is 1, where a message is acknowledged when its rows are durable, or 0",
+        )
+    if given.get("tls", "false").lower() not in ("true", "false"):
+        raise LadleError(f"Option 'tls' can't be '{given['tls']}'.", hint="it is true or false")
+
+
+def _example(known: Format) -> str:
+    return "OPTIONS (" + ", ".join(f"{each} '...'" for each in known.required) + ")"
+
+
+def _absolute(path: str) -> str:
+    """A path that means the same wherever the next process is started; an address like s3a:// does already."""
+    return path if _SCHEME.match(path) else str(Path(path).expanduser().absolute())
+
+
+class SourceMaker:
+    """Sources in Python, the same for every kind of database."""
+
+    def sql(self, text: str) -> Answer:
+        raise NotImplementedError
+
+    def create_source(
+        self,
+        name: str,
+        *,
+        stream: str,
+        format: str,
+        options: Mapping[str, object] | None = None,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Let data flow into a stream for as long as the source is there: see CREATE SOURCE."""
+        given = ", ".join(f"{_text(key)} {_text(_value(value))}" for key, value in (options or {}).items())
+        self.sql(
+            f"CREATE SOURCE {'IF NOT EXISTS ' if if_not_exists else ''}{_name(name)} FOR {_name(stream)} "
+            f"FORMAT {_name(format)}{f' OPTIONS ({given})' if given else ''}"
+        )
+
+    def drop_source(self, name: str, *, if_exists: bool = False) -> None:
+        self.sql(f"DROP SOURCE {'IF EXISTS ' if if_exists else ''}{_name(name)}")
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
