@@ -78,21 +78,24 @@ def flowing(url: str, how: dict[str, Any], stopped: threading.Event) -> Result:
 
 
 def invoking(url: str, how: dict[str, Any], stopped: threading.Event) -> Result:
-    """Several clients that ask for answers as fast as they come."""
+    """Several clients that ask for answers as fast as they come, or so many a second all together."""
 
     def ask(number: int) -> Result:
         client, rng = Client(url), np.random.default_rng(number)
         seconds: list[float] = []
         rows: list[int] = []
+        every = how["clients"] / how["rate"] if how.get("rate") else 0.0
+        due = time.perf_counter() + every * rng.random()
         while not stopped.is_set():
+            if every:
+                stopped.wait(max(due - time.perf_counter(), 0.0))
+                due = max(due + every, time.perf_counter() - every)
             name = how["names"][int(rng.integers(len(how["names"])))]
             began = time.perf_counter()
             answer = client.request("GET", f"/v1/queries/{name}/answer")
             seconds.append(time.perf_counter() - began)
             if len(seconds) % 50 == 1:
                 rows.append(json.loads(answer)["rows_total"])
-            if how.get("pause"):
-                stopped.wait(how["pause"])
         return {"seconds": seconds, "rows": rows}
 
     found = _side_by_side(how["clients"], ask)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,9 +29,8 @@ def write_csv(table: pa.Table, sink: Any) -> None:
 
 def json_lines(table: pa.Table) -> Iterator[str]:
     """One object a line; the lines of a few thousand rows at a time."""
-    encode = _encoder().encode
     for rows in _row_batches(table):
-        yield "".join(f"{encode(row)}\n" for row in rows)
+        yield "".join(f"{encoded(row).decode()}\n" for row in rows)
 
 
 def json_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -41,8 +39,8 @@ def json_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def encoded(value: Any) -> bytes:
-    """JSON, as short as it can be."""
-    return _encoder().encode(value).encode()
+    """JSON, as short as it can be. A number beyond 64 bits, which orjson has no form for, is none of ours."""
+    return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _row_batches(table: pa.Table) -> Iterator[Iterator[dict[str, Any]]]:
@@ -69,9 +67,4 @@ def _json_values(column: pa.Array) -> list[Any]:
 
 
 def _json(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else _encoder().encode(value)
-
-
-@cache
-def _encoder() -> json.JSONEncoder:
-    return json.JSONEncoder(default=plain, ensure_ascii=False, separators=(",", ":"))
+    return value.hex() if isinstance(value, bytes) else encoded(value).decode()

@@ -49,7 +49,7 @@ def create_app(db: Database, settings: Settings) -> FastAPI:
         finally:
             history.stop()
             await hub.stop()
-            audit.close()
+            serving.close()
 
     app = FastAPI(
         title="Ladle",

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from starlette.requests import HTTPConnection
 
-from ladle.errors import Denied, LadleError, LimitExceeded
-from ladle.server.errors import BadRequest, error_response
+from ladle.errors import LadleError
+from ladle.server import express
+from ladle.server.errors import BadRequest, Busy, TooLarge, error_response
+from ladle.server.origin import Scope
+from ladle.server.serving import Serving
 
-if TYPE_CHECKING:
-    from ladle.server.serving import Serving
-
-Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -28,30 +26,12 @@ Send = Callable[[Message], Awaitable[None]]
 _JSON_BYTES_MAX = 4 << 20
 """A body that is JSON and no rows: it is parsed in the event loop."""
 _BODY_SECONDS_MAX = 60.0
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; style-src 'self'; frame-ancestors 'none'"),
 ]
-
-
-class TooLarge(LimitExceeded):
-    """A request's body."""
-
-    code = "too_large"
-
-
-class Busy(LadleError):
-    """As many requests are worked on as may be."""
-
-    code = "busy"
-
-
-class Unauthenticated(Denied):
-    code = "unauthenticated"
 
 
 class Door:
@@ -68,6 +48,7 @@ class Door:
             return
         began = time.perf_counter()
         status = 500
+        path = ""
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -86,6 +67,12 @@ class Door:
             if scope["path"].startswith("/v1/"):
                 scope["ladle.session"] = self._serving.session(HTTPConnection(scope))
                 receive = await self._body(scope, receive)
+                name = express.asked_for(scope)
+                if name is not None:
+                    answer = await express.answered(self._serving, scope["ladle.session"], HTTPConnection(scope), name)
+                    await answer(scope, receive, sending)
+                    path = express.PATH
+                    return
             await self._app(scope, receive, sending)
         except LadleError as error:
             response = error_response(error)
@@ -94,7 +81,7 @@ class Door:
             await response(scope, receive, sending)
         finally:
             self._inside -= not waits
-            path = getattr(scope.get("route"), "path", "other")
+            path = path or getattr(scope.get("route"), "path", "other")
             self._serving.metrics.request(scope["method"], path, status, time.perf_counter() - began)
 
     async def _body(self, scope: Scope, receive: Receive) -> Receive:
@@ -138,24 +125,3 @@ def _too_large(most: int) -> TooLarge:
         f"The request's body has more than {most:,} bytes.",
         hint="send it in parts, or have the setting request_bytes_max raised",
     )
-
-
-def is_local(scope: Scope) -> bool:
-    """Whether a request comes from a program on this machine; not from a page of some web site that a browser here has
-    open (such a page may send requests to this address, but not under this name, nor from this origin), and not from
-    elsewhere through a proxy here.
-    """
-    client = scope.get("client")
-    headers = dict(scope["headers"])
-    if client is None or client[0] not in _LOOPBACK or any(name in headers for name in _FORWARDED):
-        return False
-    if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-        return False
-    host = headers.get(b"host", b"").decode("latin-1")
-    origin = headers.get(b"origin")
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        same = origin is None or urlsplit(origin.decode("latin-1")).netloc == host
-    except ValueError:
-        return False
-    return name in _LOOPBACK and same

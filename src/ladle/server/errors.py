@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ladle.errors import LadleError
+from ladle.errors import LadleError, LimitExceeded
 from ladle.formats.writing import encoded
 from ladle.remote import forms
 
@@ -61,6 +61,18 @@ class Trouble(BaseModel):
 
 class ErrorBody(BaseModel):
     error: Trouble
+
+
+class TooLarge(LimitExceeded):
+    """A request's body."""
+
+    code = "too_large"
+
+
+class Busy(LadleError):
+    """As many requests are worked on as may be."""
+
+    code = "busy"
 
 
 class BadRequest(LadleError):

@@ -10,8 +10,7 @@ from ladle.errors import TypeMismatch
 from ladle.formats.reading import read_rows
 from ladle.remote.http import ARROW
 from ladle.schema import StreamSchema, TableSchema
-from ladle.server.door import TooLarge
-from ladle.server.errors import BadRequest, UnknownFormat
+from ladle.server.errors import BadRequest, TooLarge, UnknownFormat
 from ladle.stem.intake import FILE, LINE, RAW, REASON
 
 _FORMS = {

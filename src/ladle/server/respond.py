@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ladle.answer import Answer
@@ -23,7 +23,7 @@ JSON, CSV = "application/json", "text/csv"
 _FORMS = (JSON, ARROW, CSV, ANSWERS)
 
 
-def wanted(request: Request) -> str:
+def wanted(request: HTTPConnection) -> str:
     """The first form among those accepted that there is."""
     accepted = request.headers.get("accept", "*/*")
     for each in accepted.split(","):
@@ -46,7 +46,7 @@ def json_reply(value: dict[str, Any], status: int = 200) -> Response:
 class Responder:
     """Writes answers for one request."""
 
-    def __init__(self, request: Request, pages: Pages, user: str, rows_max: int) -> None:
+    def __init__(self, request: HTTPConnection, pages: Pages, user: str, rows_max: int) -> None:
         self._form = wanted(request)
         self._pages = pages
         self._user = user

@@ -22,6 +22,7 @@ from ladle.remote import forms
 from ladle.schema import Column, StreamSchema, TableSchema, type_name
 from ladle.server.bodies import Asked, NewFunction, NewStream, NewTable, Registration, Script, Sharing
 from ladle.server.errors import BadRequest, ErrorBody
+from ladle.server.express import answered
 from ladle.server.pictures import plan_picture
 from ladle.server.receiving import received
 from ladle.server.respond import Responder, json_reply
@@ -116,7 +117,7 @@ def unregister(name: str, session: Asking, cascade: bool = False, if_exists: boo
 
 
 @router.get("/queries/{name}/answer", tags=["queries"], summary="Invoke a standing query")
-def answer(
+async def answer(
     name: str,
     request: Request,
     session: Asking,
@@ -126,12 +127,11 @@ def answer(
     keep: Annotated[bool, Query(description="keep the rest for further pages; without it there are none")] = True,
 ) -> Response:
     """As JSON, as an Arrow stream, or as CSV, whichever is accepted; large answers in pages."""
-    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
     try:
         moment = None if now is None else moment_of(now).astimezone(UTC)
     except OverflowError:
         raise BadRequest(f"now: {now!r} is no time that there is.") from None
-    return responder.one(session.invoke(name, now=moment), limit, keep=keep)
+    return await answered(serving, session, request, name, moment, limit, keep=keep)
 
 
 @router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer")

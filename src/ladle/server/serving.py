@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 
 from ladle.access import LOCAL, Role, User, secret_digest
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.engine.session import Session
+from ladle.plan import Engine, Plan
 from ladle.server.audit import Audit
-from ladle.server.door import Unauthenticated, is_local
 from ladle.server.history import History
 from ladle.server.hub import Hub
 from ladle.server.metrics import Metrics
+from ladle.server.origin import Scope, Unauthenticated, is_local
 from ladle.server.pages import Pages
 
+_QUICK_THREADS = 2
 _LOCAL = User(LOCAL, Role.ADMIN, local=True)
 
 
@@ -32,6 +38,22 @@ class Serving:
     history: History
     metrics: Metrics
     audit: Audit
+    _quick: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_QUICK_THREADS, thread_name_prefix="ladle-answer")
+    )
+
+    async def answering(self, plan: Plan, call: Callable[[], Response]) -> Response:
+        """In a thread: of few, if it takes a millisecond or so of Python. More of those at a time would only wait for
+        each other, and cost all of them by it. What DuckDB or Spark run is none of these.
+        """
+        residual = plan.residual
+        if residual.engine is Engine.PROJECTION or residual.aggregate is not None:
+            return await asyncio.get_running_loop().run_in_executor(self._quick, call)
+        return await run_in_threadpool(call)
+
+    def close(self) -> None:
+        self._quick.shutdown(wait=False, cancel_futures=True)
+        self.audit.close()
 
     def user(self, connection: HTTPConnection) -> User:
         """Whose request this is. Raises Denied."""
@@ -64,7 +86,7 @@ class Serving:
         )
 
 
-def address_of(scope: MutableMapping[str, Any]) -> str:
+def address_of(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
 
