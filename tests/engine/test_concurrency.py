@@ -200,12 +200,12 @@ def test_closing_waits_for_a_push_in_the_middle(open_db: Open, monkeypatch: pyte
     numbers: list[int] = []
     owned: list[bool] = []
 
-    def slow(table: object) -> int:
+    def slow(table: object, *key: object) -> int:
         closer = threading.Thread(target=db.close)
         closer.start()
         closing.wait(0.2)
         owned.append(db._store.warehouse.writable)
-        numbers.append(put(table))
+        numbers.append(put(table, *key))
         return numbers[0]
 
     monkeypatch.setattr(lane.inbox, "put", slow)
