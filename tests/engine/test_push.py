@@ -380,3 +380,18 @@ def test_the_same_push_by_many_at_once(db: Database) -> None:
         found = [each.result() for each in epochs]
     assert values(db.sql("SELECT n FROM ticks ORDER BY n")) == list(range(10))
     assert all(len({*found[8 * n : 8 * n + 8]}) == 1 for n in range(10))
+
+
+@pytest.mark.usefixtures("asleep")
+def test_rows_that_do_not_come_back_from_their_job_stay_in_the_inbox(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the JVM dies while it hands over what its tasks did: that looks like a job without any."""
+    db.sql(TICKS)
+    with monkeypatch.context() as dying:
+        dying.setattr("ladle.testing.inline.InlinePipeline.run_pushed", lambda *_: [])
+        with pytest.raises(PipelineError, match="Of 2 pushed rows 0 came back"):
+            db.push("ticks", ticks([1, 2]), wait=True)
+    assert len(inbox(db)) == 1
+    assert db.push("ticks", ticks([3]), wait=True) == 1
+    assert values(db.sql("SELECT n FROM ticks")) == [1, 2, 3]

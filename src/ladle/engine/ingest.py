@@ -26,7 +26,7 @@ from ladle.eddy.routing import added, merged
 from ladle.engine.auto import Auto
 from ladle.engine.joining import Joining
 from ladle.engine.store import Store
-from ladle.errors import Closed, LadleError
+from ladle.errors import Closed, LadleError, PipelineError
 from ladle.pipeline import Failures, Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
@@ -356,13 +356,23 @@ class Ingest:
 
     def _take_in_pushed(self, lane: Lane, stream: StreamState, batch: Sequence[Pushed]) -> None:
         seqs = [pushed.seq for pushed in batch]
-        paths = [pushed.path for pushed in batch]
+
+        def run(task: EpochTask) -> list[Manifest]:
+            manifests = self._pipeline().run_pushed(task, [pushed.path for pushed in batch])
+            taken = sum(file.rows for manifest in manifests for file in (*manifest.files, *manifest.quarantine))
+            # The files are discarded after this: what did not come back must not be taken for taken in.
+            if taken != sum(pushed.rows for pushed in batch):
+                raise PipelineError(
+                    f"Of {sum(p.rows for p in batch):,} pushed rows {taken:,} came back from their job."
+                )
+            return manifests
+
         epoch = self.take_in(
             stream.name,
             stream.id,
             INBOX,
             seqs[-1],
-            lambda task: self._pipeline().run_pushed(task, paths),
+            run,
             keys=[pushed.key for pushed in batch if pushed.key is not None],
         )
         if epoch is not None:

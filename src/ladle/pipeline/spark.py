@@ -259,6 +259,10 @@ class SparkPipeline:
 
         try:
             rows = frame.mapInArrow(run, "reply string").collect()
+            # A JVM that dies while it hands rows over closes the connection, which PySpark takes for their end. One
+            # that still answers has handed over all of them.
+            assert self._gateway is not None
+            self._gateway.jvm.java.lang.System.nanoTime()
         except (PySparkException, Py4JError) as error:
             if is_broken_connection(error):
                 raise
