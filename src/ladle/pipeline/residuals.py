@@ -48,7 +48,7 @@ class Residuals:
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         arguments = (plan, dict(relations), now_us, seconds_max)
         # The process stops it at its limit; here there is a limit only to the wait for that.
-        table: pa.Table = self._ask("run_residual", arguments, seconds_max + STOP_SECONDS_MAX)
+        table: pa.Table = self._ask("run_residual", arguments, seconds_max, STOP_SECONDS_MAX)
         return table
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema:
@@ -61,10 +61,10 @@ class Residuals:
             if self._process is not None:
                 self._process.end()
 
-    def _ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float) -> Any:
+    def _ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float, grace_seconds: float = 0.0) -> Any:
         for _ in range(_ATTEMPTS):
             try:
-                return self._running().ask(what, arguments, seconds_max)
+                return self._running().ask(what, arguments, seconds_max + grace_seconds)
             except TimeoutError:
                 raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
             except _Gone:
