@@ -65,7 +65,7 @@ def flowing(url: str, how: dict[str, Any], stopped: threading.Event) -> Result:
     seconds: list[float] = []
     rows = 0
     due = time.perf_counter()
-    while not stopped.is_set():
+    while not (stopped.is_set() and seconds):  # once at least, however long it took to begin
         count = int(how["rate"] * how["every"])
         began = time.perf_counter()
         client.request("POST", f"/v1/streams/{how['stream']}/rows?wait=true", batch(count, len(seconds), how["rate"]),
@@ -86,7 +86,7 @@ def invoking(url: str, how: dict[str, Any], stopped: threading.Event) -> Result:
         rows: list[int] = []
         every = how["clients"] / how["rate"] if how.get("rate") else 0.0
         due = time.perf_counter() + every * rng.random()
-        while not stopped.is_set():
+        while not (stopped.is_set() and seconds):
             if every:
                 stopped.wait(max(due - time.perf_counter(), 0.0))
                 due = max(due + every, time.perf_counter() - every)
