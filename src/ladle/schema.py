@@ -36,6 +36,11 @@ _NAMES: dict[pa.DataType, str] = {
 }
 
 
+def quoted(name: str) -> str:
+    """A name as SQL has it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def type_name(type_: pa.DataType) -> str:
     """The Spark SQL name of an Arrow type."""
     if type_ in _NAMES:

@@ -27,6 +27,7 @@ from ladle.archive.files import storage_error
 from ladle.archive.segments import DataFile
 from ladle.clock import to_datetime, to_us
 from ladle.errors import WarehouseError
+from ladle.schema import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -132,12 +133,13 @@ class DeltaFollower:
         hidden = not any(_has_ntz(field.type) for field in plain)
         fields = [field for field in schema if not (hidden and _has_ntz(field.type))]
         complete = len(fields) == len(schema)
+        skipping = "" if self._ts_column is None else quoted(self._ts_column)
         self._root.mkdir(parents=True, exist_ok=True)
         create_table_with_add_actions(
             str(self._root),
             Schema.from_arrow(pa.schema(fields)),
             [self._add(file, schema, data_change=True) for file in files] if complete else [],
-            configuration=_CONFIGURATION | {"delta.dataSkippingStatsColumns": _quoted(self._ts_column)},
+            configuration=_CONFIGURATION | {"delta.dataSkippingStatsColumns": skipping},
             commit_properties=self._commit_at(seq) if complete else None,
         )
         self._columns = [field.name for field in fields]
@@ -199,10 +201,6 @@ class DeltaFollower:
             f"The Delta table at '{self._root}' could not be rolled forward: {error}.",
             hint="commits don't depend on it; it is tried again",
         )
-
-
-def _quoted(column: str | None) -> str:
-    return "" if column is None else "`" + column.replace("`", "``") + "`"
 
 
 def _has_ntz(type_: pa.DataType) -> bool:

@@ -350,11 +350,11 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             said = explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker)
             return f"{said}\n{analysis(current, catalog, self._invoker, self._ingest)}" if analyze else said
 
-    def session(self, user: User) -> Session:
+    def session(self, user: User, **how: Any) -> Session:
         """This database as a user may use it."""
         from ladle.engine.session import Session
 
-        return Session(self, user)
+        return Session(self, user, **how)
 
     # -- functions --
 

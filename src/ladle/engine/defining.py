@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ladle.catalog import SourceState
 from ladle.errors import LadleError, unknown
+from ladle.schema import quoted
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
@@ -117,11 +119,11 @@ def _absolute(path: str) -> str:
     return path if _SCHEME.match(path) else str(Path(path).expanduser().absolute())
 
 
-class SourceMaker:
+class SourceMaker(ABC):
     """Sources in Python, the same for every kind of database."""
 
-    def sql(self, text: str) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def sql(self, text: str) -> Answer: ...
 
     def create_source(
         self,
@@ -135,20 +137,16 @@ class SourceMaker:
         """Let data flow into a stream for as long as the source is there: see CREATE SOURCE."""
         given = ", ".join(f"{_text(key)} {_text(_value(value))}" for key, value in (options or {}).items())
         self.sql(
-            f"CREATE SOURCE {'IF NOT EXISTS ' if if_not_exists else ''}{_name(name)} FOR {_name(stream)} "
-            f"FORMAT {_name(format)}{f' OPTIONS ({given})' if given else ''}"
+            f"CREATE SOURCE {'IF NOT EXISTS ' if if_not_exists else ''}{quoted(name)} FOR {quoted(stream)} "
+            f"FORMAT {quoted(format)}{f' OPTIONS ({given})' if given else ''}"
         )
 
     def drop_source(self, name: str, *, if_exists: bool = False) -> None:
-        self.sql(f"DROP SOURCE {'IF EXISTS ' if if_exists else ''}{_name(name)}")
+        self.sql(f"DROP SOURCE {'IF EXISTS ' if if_exists else ''}{quoted(name)}")
 
 
 def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _name(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _text(text: str) -> str:

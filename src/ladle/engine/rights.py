@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ladle import catalog as entries
@@ -10,6 +11,7 @@ from ladle.catalog import Catalog, Seen
 from ladle.engine.definitions import check_name, require_owner, standing_query
 from ladle.engine.store import Store
 from ladle.errors import AlreadyExists, LadleError, unknown
+from ladle.schema import quoted
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
@@ -76,27 +78,23 @@ def _owned(catalog: Catalog, query: str, by: User | None) -> str:
     return name
 
 
-class TokenMaker:
+class TokenMaker(ABC):
     """Tokens and grants in Python, the same for every kind of database."""
 
-    def sql(self, text: str) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def sql(self, text: str) -> Answer: ...
 
     def create_token(self, name: str, role: str = Role.READER.value, *, replace: bool = False) -> str:
         """Let somebody in who comes over the network, and return the token: it is shown this once."""
-        made = self.sql(f"CREATE {'OR REPLACE ' if replace else ''}TOKEN {_quoted(name)} ROLE {Role.of(role).value}")
+        made = self.sql(f"CREATE {'OR REPLACE ' if replace else ''}TOKEN {quoted(name)} ROLE {Role.of(role).value}")
         return str(made.table.column("token")[0].as_py())
 
     def drop_token(self, name: str, *, if_exists: bool = False) -> None:
-        self.sql(f"DROP TOKEN {'IF EXISTS ' if if_exists else ''}{_quoted(name)}")
+        self.sql(f"DROP TOKEN {'IF EXISTS ' if if_exists else ''}{quoted(name)}")
 
     def grant(self, query: str, to: str) -> None:
         """Let the user with that token read a query; 'public' is everybody."""
-        self.sql(f"GRANT SELECT ON QUERY {_quoted(query)} TO {_quoted(to)}")
+        self.sql(f"GRANT SELECT ON QUERY {quoted(query)} TO {quoted(to)}")
 
     def revoke(self, query: str, to: str) -> None:
-        self.sql(f"REVOKE SELECT ON QUERY {_quoted(query)} FROM {_quoted(to)}")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+        self.sql(f"REVOKE SELECT ON QUERY {quoted(query)} FROM {quoted(to)}")

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ladle.errors import LadleError, WarehouseError, unknown
-from ladle.schema import type_name
+from ladle.schema import quoted, type_name
 
 FORMAT = "ladle"
 _URL = "http://127.0.0.1:8642"
@@ -123,7 +123,7 @@ class LadleSource(DataSource):
             raise LadleError(
                 f"The columns of query '{options.query}' are known only when it runs.", hint="say them: .schema(...)"
             )
-        return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns)
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(self._options, schema)
@@ -165,7 +165,7 @@ class _Reader(DataSourceReader):
             if options.query is not None:
                 answer = server.invoke(options.query, now=options.now)
             else:
-                answer = server.sql(f"SELECT * FROM `{options.needed('stream').replace('`', '``')}`")
+                answer = server.sql(f"SELECT * FROM {quoted(options.needed('stream'))}")
         finally:
             server.close()
         return _in_spark_types([answer.table], self._schema)

@@ -36,7 +36,7 @@ from ladle.pipeline.session import SQL_SETTINGS, is_alive, let_go
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
 from ladle.plan.window import MAX_US, MIN_US
-from ladle.schema import TIMESTAMP
+from ladle.schema import TIMESTAMP, quoted
 from ladle.stem.backfill import BackfillTask, run_backfill
 from ladle.stem.epoch import EpochTask, Manifest, run_task
 from ladle.stem.joining import JoinTask, run_joins
@@ -303,9 +303,9 @@ def _frame(session: SparkSession, relation: Relation) -> DataFrame:
         return frame_of(session, relation)
     schema = _spark_schema(relation.schema)
     if not relation.paths:
-        return session.createDataFrame([], schema=schema).select(*map(_quoted, relation.columns))
+        return session.createDataFrame([], schema=schema).select(*map(quoted, relation.columns))
     frame = session.read.schema(schema).parquet(*map(str, relation.paths))
-    time = F.col(_quoted(relation.time))
+    time = F.col(quoted(relation.time))
     kind = "timestamp" if relation.schema.field(relation.time).type == TIMESTAMP else "timestamp_ntz"
     conditions = [F.expr(factor) for factor in relation.factors]
     if relation.begin_us > MIN_US:
@@ -313,15 +313,11 @@ def _frame(session: SparkSession, relation: Relation) -> DataFrame:
     if relation.end_us < MAX_US:
         conditions.append(time <= F.timestamp_micros(F.lit(relation.end_us)).cast(kind))
     # The window first: a factor may raise on tuples outside it.
-    return reduce(DataFrame.where, reversed(conditions), frame).select(*map(_quoted, relation.columns))
+    return reduce(DataFrame.where, reversed(conditions), frame).select(*map(quoted, relation.columns))
 
 
 def _spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _in_our_types(table: pa.Table, schema: pa.Schema | None) -> pa.Table:

@@ -132,7 +132,7 @@ class Hub:
     def release(self) -> None:
         """Let everybody go, so that their connections end. May be called by any thread."""
         self._stopping.set()
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake_all)
 
     async def stop(self) -> None:

@@ -81,8 +81,9 @@ class Serving:
     def session(self, connection: HTTPConnection) -> Session:
         user = self.user(connection)
         address = address_of(connection.scope)
-        return Session(
-            self.db, user, lambda action, target, outcome: self.audit.note(user.name, address, action, target, outcome)
+        return self.db.session(
+            user,
+            note=lambda action, target, outcome: self.audit.note(user.name, address, action, target, outcome),
         )
 
 
