@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +46,8 @@ def encoded(value: Any) -> bytes:
 
 def _row_batches(table: pa.Table) -> Iterator[Iterator[dict[str, Any]]]:
     names = table.column_names
-    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+    # An answer comes in a chunk from each segment: many, of few rows.
+    for batch in table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
         # By position, because an answer may have two columns of one name.
         columns = [_json_values(column) for column in batch.columns]
         yield (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
@@ -56,14 +58,21 @@ def _csv_has(type_: pa.DataType) -> bool:
 
 
 def _json_values(column: pa.Array) -> list[Any]:
-    """Values that JSON has. Times go through Arrow: faster, and beyond the year 9999."""
+    """Values that JSON has."""
     if pa.types.is_timestamp(column.type):
-        return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1).to_pylist()
+        return _times(column)
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         # As Spark writes them; JSON has no numbers for these.
         words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
         return [words.get(repr(value), value) for value in column.to_pylist()]
     return column.to_pylist()
+
+
+def _times(column: pa.Array) -> list[str | None]:
+    """ISO 8601, by numpy: faster than Arrow's by far, and beyond the year 9999, where Python has no times."""
+    zone: Literal["naive", "UTC"] = "naive" if column.type.tz is None else "UTC"
+    texts: list[str | None] = np.datetime_as_string(column.to_numpy(zero_copy_only=False), timezone=zone).tolist()
+    return texts if column.null_count == 0 else [None if text == "NaT" else text for text in texts]
 
 
 def _json(value: Any) -> str:

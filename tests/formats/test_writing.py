@@ -1,0 +1,56 @@
+"""Tables as JSON: values that JSON has no form for, and times that Python has none for."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ladle.formats.writing import encoded, json_lines, json_rows
+
+NOON = datetime(2024, 5, 1, 12, 0, 0, 250, tzinfo=timezone.utc)
+BEYOND = 253_402_300_800_000_000
+"""The first microsecond of the year 10000."""
+
+
+def through(array: pa.Array) -> list[Any]:
+    return [row["x"] for row in json.loads(encoded(json_rows(pa.table({"x": array}))))]
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array([NOON, None], pa.timestamp("us", "UTC")), ["2024-05-01T12:00:00.000250Z", None]),
+        (pa.array([NOON.replace(tzinfo=None), None], pa.timestamp("us")), ["2024-05-01T12:00:00.000250", None]),
+        (pa.array([NOON.replace(microsecond=0)], pa.timestamp("s", "UTC")), ["2024-05-01T12:00:00Z"]),
+        (pa.array([BEYOND], pa.timestamp("us", "UTC")), ["10000-01-01T00:00:00.000000Z"]),
+        (pa.array([-1], pa.timestamp("ns", "UTC")), ["1969-12-31T23:59:59.999999999Z"]),
+        (pa.array([None, None], pa.timestamp("us", "UTC")), [None, None]),
+        (pa.array([], pa.timestamp("us", "UTC")), []),
+        (
+            pa.array([1.5, float("nan"), float("inf"), -float("inf"), None]),
+            [1.5, "NaN", "Infinity", "-Infinity", None],
+        ),
+        (pa.array([2**63 - 1, -(2**63), None], pa.int64()), [2**63 - 1, -(2**63), None]),
+        (pa.array([Decimal("1.10"), None], pa.decimal128(10, 2)), ["1.10", None]),
+        (pa.array([date(2024, 5, 1)]), ["2024-05-01"]),
+        (pa.array([True, None]), [True, None]),
+        (pa.array(["a\"b", "\u00e9", None]), ['a"b', "\u00e9", None]),
+    ],
+)
+def test_values(array: pa.Array, expected: list[Any]) -> None:
+    assert through(array) == expected
+
+
+def test_an_answer_in_many_chunks() -> None:
+    table = pa.concat_tables([pa.table({"n": [number, number + 1]}) for number in range(0, 20, 2)])
+    assert json_rows(table) == [{"n": number} for number in range(20)]
+    assert "".join(json_lines(table)) == "".join(f'{{"n":{number}}}\n' for number in range(20))
+
+
+def test_no_rows() -> None:
+    assert json_rows(pa.table({"n": pa.array([], pa.int64())})) == []
