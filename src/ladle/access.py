@@ -32,7 +32,7 @@ class Role(Enum):
 
     @property
     def rank(self) -> int:
-        return list(Role).index(self)
+        return _RANKS[self]
 
     @staticmethod
     def of(text: str) -> Role:
@@ -42,6 +42,9 @@ class Role(Enum):
             raise LadleError(
                 f"There is no role '{text}'.", hint=f"roles are {', '.join(role.value for role in Role)}"
             ) from None
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class User:
                 f"'{self.name}' is a {self.role.value} and may not {what}.",
                 hint=f"that takes a token with the role {role.value}",
             )
+
+
+LOCAL_USER = User(LOCAL, Role.ADMIN, local=True)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ SLOWLY_EVEN = """CREATE FUNCTION slowly_even(n INT) RETURNS BOOLEAN LANGUAGE PYT
 import time
 
 def slowly_even(n):
-    time.sleep(len(n) * 5e-5)
+    time.sleep(len(n) * 2e-4)
     return pc.equal(pc.bit_wise_and(n, 1), 0)
 $$"""
 
@@ -126,6 +126,7 @@ def test_policies_are_a_setting(open_db: Open) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.not_at_one_row("its place is chosen when tuples arrive")
 def test_a_dear_function_comes_after_what_is_selective_and_moves_when_the_data_do(db: Database) -> None:
     """A function that takes its time is asked about the tuples alone that a cheap filter leaves, and not about pairs of
     a join that gives many; when the filter leaves all, it is asked about all, and the account shows it."""
@@ -157,6 +158,7 @@ def test_a_dear_function_comes_after_what_is_selective_and_moves_when_the_data_d
     assert len(db.invoke("q")) == 2 * 6 * (25 + 500)
 
 
+@pytest.mark.not_at_one_row("its place is chosen when tuples arrive")
 def test_a_dear_function_comes_after_a_join_that_few_tuples_pass_and_before_one_that_gives_many(db: Database) -> None:
     """By itself, within few epochs of a change; and whatever its place, the answer is the same."""
     db.sql(R + " RETAIN INTERVAL 1 DAY")

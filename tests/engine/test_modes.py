@@ -136,7 +136,7 @@ def test_modes_agree_whatever_happens(open_db: Open, clock: ManualClock) -> None
     for name, text in texts.items():
         for mode in MODES:
             db.register(text, name=f"{name}_{mode}", materialize=mode)
-    seconds = range(0, at_one_row(18, 60), 3)
+    seconds = range(0, at_one_row(9, 60), 3)
     for second in seconds:
         clock.advance(3_000_000)
         db.push("ticks", [*ticks([second, second - 2]), {"n": "x", "at": at(second)}], wait=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from ladle.formats.writing import encoded, json_lines, json_rows
 
-NOON = datetime(2024, 5, 1, 12, 0, 0, 250, tzinfo=timezone.utc)
+NOON = datetime(2024, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
 BEYOND = 253_402_300_800_000_000
 """The first microsecond of the year 10000."""
 
@@ -39,7 +39,7 @@ def through(array: pa.Array) -> list[Any]:
         (pa.array([Decimal("1.10"), None], pa.decimal128(10, 2)), ["1.10", None]),
         (pa.array([date(2024, 5, 1)]), ["2024-05-01"]),
         (pa.array([True, None]), [True, None]),
-        (pa.array(["a\"b", "\u00e9", None]), ['a"b', "\u00e9", None]),
+        (pa.array(['a"b', "\u00e9", None]), ['a"b', "\u00e9", None]),
     ],
 )
 def test_values(array: pa.Array, expected: list[Any]) -> None:

@@ -24,6 +24,7 @@ def connect(path: Path, clock: ManualClock, settings: dict[str, Any]) -> Databas
 
 
 STEPS = at_one_row(2, 8)
+QUERIES = at_one_row(3, 6)
 
 
 @pytest.mark.parametrize("seed", range(at_one_row(1, 6)))
@@ -32,7 +33,7 @@ def test_modes_agree(tmp_path: Path, seed: int) -> None:
     driver = Driver(tmp_path / "warehouse", connect, seed=seed)
     driver.create_stream(seed)
     driver.push(seed, 30)
-    for number in range(6):
+    for number in range(QUERIES):
         query = QueryMaker(rng, driver.streams, driver.wall_us, rng.randint(0, 3)).query()
         for mode in MODES:
             driver.register_query(f"q{number}_{mode}", query, mode)
@@ -47,9 +48,9 @@ def test_modes_agree(tmp_path: Path, seed: int) -> None:
         else:
             driver.maintain()
         driver.check()
-        for _ in range(6):
+        for _ in range(QUERIES):
             driver.invoke_at(rng.randrange(1000))
-    assert driver.checked + driver.unanswered > STEPS * 22
+    assert driver.checked + driver.unanswered > STEPS * (4 * QUERIES - 2)
     driver.close()
 
 

@@ -92,7 +92,7 @@ def start(path: Path, connect: Connect, seed: int) -> Driver:
 @pytest.mark.parametrize("seed", at_one_row([1], [1, 2]))
 def test_answers_on_spark_are_the_oracles(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     driver = start(tmp_path / "warehouse", connect_to(spark), seed)
-    steps = at_one_row(15, 45)
+    steps = at_one_row(8, 45)
     walk(driver, random.Random(seed), steps)
     driver.check()
     driver.check_catalog()

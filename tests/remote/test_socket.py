@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -18,16 +19,20 @@ from typing import Any
 import pytest
 
 import ladle.connection
+from ladle.access import Role, User
 from ladle.answer import Answer
+from ladle.config import Settings
 from ladle.connection import serve
 from ladle.engine import Database
 from ladle.errors import (
     Closed,
+    Denied,
     LadleError,
     Position,
     WarehouseError,
 )
 from ladle.remote import RemoteDatabase, SocketTransport, forms, open_warehouse, wire
+from ladle.server.run import Server
 from ladle.testing import connect_inline
 
 TICKS = "CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at"
@@ -106,6 +111,40 @@ def test_several_clients_and_the_owner_at_once(tmp_path: Path) -> None:
     assert errors == []
     assert len(owner.sql("SELECT n FROM ticks")) == 30
     owner.close()
+
+
+def test_the_audit_log_has_what_comes_through_the_socket(tmp_path: Path) -> None:
+    """In one file with what comes over HTTP."""
+    path = tmp_path / "warehouse"
+    with connect_inline(path) as owner:
+        serve(owner)
+        server = Server(owner, Settings.load({"port": 0}))
+        server.start()
+        try:
+            with RemoteDatabase(SocketTransport(path)) as db:
+                db.sql(TICKS)
+                db.create_token("alice", "writer")
+                db.register("SELECT n FROM ticks", name="q")
+                db.unregister("q")
+            with ladle.connect(server.url) as db:
+                db.register("SELECT n FROM ticks", name="r")
+            with RemoteDatabase(SocketTransport(path)) as db:
+                db.grant("r", "alice")
+        finally:
+            server.stop()
+        with pytest.raises(Denied):
+            owner.session(User("eve", Role.READER), "socket").unregister("r")
+        assert (path / "audit.log").stat().st_mode & 0o777 == 0o600
+    lines = [json.loads(line) for line in (path / "audit.log").read_text().splitlines()]
+    assert [(line["user"], line["from"], line["action"], line["target"], line["outcome"]) for line in lines] == [
+        ("local", "socket", "create stream", "ticks", "done"),
+        ("local", "socket", "create token", "alice", "writer"),
+        ("local", "socket", "register", "q", "done"),
+        ("local", "socket", "unregister", "q", "done"),
+        ("local", "127.0.0.1", "register", "r", "done"),
+        ("local", "socket", "grant", "r to alice", "done"),
+        ("eve", "socket", "unregister", "r", "denied"),
+    ]
 
 
 def test_the_holder_is_killed(tmp_path: Path) -> None:
@@ -201,7 +240,7 @@ def test_a_bug_in_the_holder_is_told_and_harms_nobody(tmp_path: Path, monkeypatc
         serve(owner)
         with RemoteDatabase(SocketTransport(path)) as db:
             with monkeypatch.context() as patch:
-                patch.setattr(Database, "status", lambda _: 1 / 0)
+                patch.setattr(Database, "status", lambda *_: 1 / 0)
                 with pytest.raises(LadleError, match="ZeroDivisionError"):
                     db.status()
             assert db.status().epoch == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -39,7 +40,6 @@ def test_a_query_is_its_owners_until_it_is_shared(people: dict[str, httpx.Client
     assert "mine" not in bob.post("/v1/sql", json={"sql": "SHOW QUERIES"}).text
     assert "mine" not in bob.get("/v1/queries").text
     assert "mine" not in bob.get("/v1/status").text
-    assert code_of(bob.post("/v1/queries", json={"name": "mine", "sql": "SELECT 1 AS x", "replace": True}))[0] == 403
     assert code_of(bob.get("/v1/queries/mine/changes")) == (404, "unknown_name")
     assert root.get("/v1/queries/mine/answer").status_code == 200
     assert alice.post("/v1/sql", json={"sql": "GRANT SELECT ON QUERY mine TO bob"}).status_code == 200
@@ -51,8 +51,100 @@ def test_a_query_is_its_owners_until_it_is_shared(people: dict[str, httpx.Client
     assert carol.get("/v1/queries/mine/answer").status_code == 200
     assert alice.delete("/v1/queries/mine/grants/public").status_code == 200
     assert code_of(carol.get("/v1/queries/mine/answer")) == (404, "unknown_name")
-    shown = alice.post("/v1/sql", json={"sql": "SHOW GRANTS"}).json()["answers"][0]["rows"]
-    assert shown == [{"query": "mine", "owner": "alice", "shared_with": "bob"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM {}",
+        "SELECT * FROM open JOIN {} USING (n)",
+        "CREATE QUERY his AS SELECT * FROM {}",
+        "EXPLAIN QUERY {}",
+        "EXPLAIN SELECT * FROM {}",
+        "DESCRIBE {}",
+        "DROP QUERY {}",
+        "DROP QUERY {} CASCADE",
+        "DROP QUERY IF EXISTS {}",
+        "GRANT SELECT ON QUERY {} TO bob",
+        "GRANT SELECT ON QUERY {} TO nobody",
+        "REVOKE SELECT ON QUERY {} FROM bob",
+        "SUBSCRIBE {}",
+        "INSERT INTO {} VALUES (1)",
+    ],
+)
+def test_a_hidden_name_answers_as_an_unknown_one(people: dict[str, httpx.Client], text: str) -> None:
+    alice, bob = people["alice"], people["bob"]
+    for name in ("mine", "open"):
+        alice.post("/v1/queries", json={"name": name, "sql": "SELECT n FROM ticks"})
+    alice.post("/v1/queries/open/grants", json={"to": "bob"})
+    hidden, unknown = (bob.post("/v1/sql", json={"sql": text.format(name)}) for name in ("mine", "yurt"))
+    told = [reply.json().get("error") or reply.json()["answers"][0]["message"] for reply in (hidden, unknown)]
+    assert hidden.status_code == unknown.status_code
+    assert json.dumps(told[0]) == json.dumps(told[1]).replace("yurt", "mine")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/queries/{}", None),
+        ("GET", "/v1/queries/{}/answer", None),
+        ("GET", "/v1/queries/{}/answer?limit=1", None),
+        ("GET", "/v1/queries/{}/changes", None),
+        ("DELETE", "/v1/queries/{}", None),
+        ("DELETE", "/v1/queries/{}?if_exists=true", None),
+        ("POST", "/v1/queries/{}/grants", {"to": "bob"}),
+        ("DELETE", "/v1/queries/{}/grants/bob", None),
+        ("POST", "/v1/explain", {"text": "{}"}),
+        ("POST", "/v1/plan", {"text": "{}"}),
+    ],
+)
+def test_a_hidden_name_answers_as_an_unknown_one_over_http(
+    people: dict[str, httpx.Client], method: str, path: str, body: dict[str, str] | None
+) -> None:
+    people["alice"].post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"})
+    hidden, unknown = (
+        people["bob"].request(
+            method, path.format(name), json=body and {key: value.format(name) for key, value in body.items()}
+        )
+        for name in ("mine", "yurt")
+    )
+    assert (hidden.status_code, hidden.text) == (unknown.status_code, unknown.text.replace("yurt", "mine"))
+
+
+@pytest.mark.parametrize("how", [{}, {"if_not_exists": True}, {"replace": True}], ids=["new", "kept", "replaced"])
+def test_of_a_name_that_a_hidden_query_has_only_that_it_is_not_free_is_said(
+    people: dict[str, httpx.Client], how: dict[str, bool]
+) -> None:
+    alice, bob = people["alice"], people["bob"]
+    alice.post("/v1/queries", json={"name": "Mine", "sql": "SELECT n FROM ticks WHERE n < 5"})
+    refused = bob.post("/v1/queries", json={"name": "mINE", "sql": "SELECT n FROM ticks", **how})
+    assert code_of(refused) == (409, "already_exists")
+    assert refused.json()["error"]["message"] == "The name 'mINE' is not free."
+    assert refused.json()["error"]["hint"] == "choose another name"
+    assert alice.get("/v1/queries/mine").json()["sql"] == "SELECT n FROM ticks WHERE n < 5"
+
+
+def test_hidden_queries_that_read_a_query_are_counted_and_not_named(people: dict[str, httpx.Client]) -> None:
+    alice, bob = people["alice"], people["bob"]
+    alice.post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"})
+    alice.post("/v1/queries/mine/grants", json={"to": "bob"})
+    bob.post("/v1/queries", json={"name": "bobs", "sql": "SELECT n FROM mine"})
+    other = {"name": "mine", "sql": "SELECT at FROM ticks", "replace": True}
+    for refused in (alice.delete("/v1/queries/mine"), alice.post("/v1/queries", json=other)):
+        assert code_of(refused) == (409, "in_use")
+        assert "1 of other users" in refused.text
+        assert "bobs" not in refused.text
+
+
+def test_with_whom_a_query_is_shared_is_for_its_owner_and_admins_to_know(people: dict[str, httpx.Client]) -> None:
+    people["alice"].post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"})
+    for name in ("bob", "carol"):
+        people["alice"].post("/v1/queries/mine/grants", json={"to": name})
+    for name, told in {"alice": ["bob", "carol"], "root": ["bob", "carol"], "bob": None, "carol": None}.items():
+        listed = people[name].get("/v1/queries").json()["queries"][0]
+        assert people[name].get("/v1/queries/mine").json()["shared_with"] == listed["shared_with"] == told
+        shown = people[name].post("/v1/sql", json={"sql": "SHOW GRANTS"}).json()["answers"][0]["rows"]
+        assert shown == [{"query": "mine", "owner": "alice", "shared_with": told and ", ".join(told)}]
 
 
 def test_roles(people: dict[str, httpx.Client]) -> None:
@@ -128,12 +220,14 @@ def test_the_audit_log_has_registrations_and_denials(
 ) -> None:
     people["alice"].post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"})
     people["carol"].post("/v1/queries", json={"name": "hers", "sql": "SELECT n FROM ticks"})
+    people["alice"].post("/v1/queries/mine/grants", json={"to": "bob"})
     people["bob"].post("/v1/queries", json={"name": "mine", "sql": "SELECT 1 AS x", "replace": True})
     lines = [json.loads(line) for line in (served[0].path / "audit.log").read_text().splitlines()]
     told = [(line["user"], line["action"], line["target"], line["outcome"]) for line in lines]
     assert told == [
         ("alice", "register", "mine", "done"),
         ("carol", "register queries", "", "denied"),
+        ("alice", "grant", "mine to bob", "done"),
         ("bob", "register", "mine", "denied"),
     ]
 
@@ -215,6 +309,32 @@ def test_a_shared_query_may_be_read_though_what_it_reads_is_hidden(people: dict[
     rows = bob.post("/v1/sql", json={"sql": "SELECT max(n) AS m FROM open"}).json()["answers"][0]["rows"]
     assert rows == [{"m": 1}]
     assert code_of(bob.post("/v1/sql", json={"sql": "SELECT * FROM secret"})) == (404, "unknown_name")
+
+
+def test_what_a_hidden_query_is_made_of_is_not_explained(people: dict[str, httpx.Client]) -> None:
+    """Nor through a shared query that reads one that reads it, nor in what is asked once."""
+    alice, bob = people["alice"], people["bob"]
+    alice.post("/v1/streams/ticks/rows?wait=true", content=ROWS, headers=NDJSON)
+    alice.post("/v1/queries", json={"name": "secret", "sql": "SELECT n, n % 7 AS m FROM ticks WHERE n % 5 = 1"})
+    alice.post("/v1/queries", json={"name": "middle", "sql": "SELECT n FROM secret"})
+    alice.post("/v1/queries", json={"name": "open", "sql": "SELECT n FROM middle WHERE n > 0"})
+    alice.post("/v1/queries/open/grants", json={"to": "bob"})
+
+    def told(user: httpx.Client) -> Iterator[str]:
+        for text in ("open", "SELECT n + 1 AS m FROM open"):
+            for analyze in (False, True):
+                yield user.post("/v1/explain", json={"text": text, "analyze": analyze}).text
+            yield user.post("/v1/plan", json={"text": text}).text
+        for text in ("EXPLAIN QUERY open", "EXPLAIN ANALYZE QUERY open", "EXPLAIN SELECT n FROM open"):
+            yield user.post("/v1/sql", json={"sql": text}).text
+
+    assert all("% 5" in text for text in told(alice))
+    assert all("it reads queries that you may not see" in text for text in told(bob))
+    assert not any(part in text for text in told(bob) for part in ("% 5", "% 7", "ticks"))
+    alice.post("/v1/queries/middle/grants", json={"to": "bob"})
+    assert not any("% 5" in text for text in told(bob))
+    alice.post("/v1/queries/secret/grants", json={"to": "bob"})
+    assert all("% 5" in text for text in told(bob))
 
 
 def test_what_the_eddy_knows_tells_nobody_what_others_ask(people: dict[str, httpx.Client]) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import numpy as np
@@ -13,10 +17,14 @@ import pytest
 from tests.server.conftest import Serve, code_of
 
 import ladle
+from ladle.answer import Answer
 from ladle.engine import Database
+from ladle.errors import Gone
+from ladle.server.pages import Pages
 
 LINES = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n{"n": 2, "at": "2026-01-01T00:00:02Z"}\n'
 NDJSON = {"Content-Type": "application/x-ndjson"}
+ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
 
 def push(http: httpx.Client, content: str | bytes = LINES, kind: str = "application/x-ndjson", **how: str) -> int:
@@ -24,6 +32,13 @@ def push(http: httpx.Client, content: str | bytes = LINES, kind: str = "applicat
     reply = http.post("/v1/streams/ticks/rows?wait=true", content=content, headers=headers)
     assert reply.status_code == 200, reply.text
     return int(reply.json()["epoch"])
+
+
+def _arrow(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 def test_health_and_metrics(http: httpx.Client) -> None:
@@ -98,30 +113,83 @@ def test_one_off_answers_come_in_pages_too(serve: Serve) -> None:
         assert (len(first), len(second)) == (25, 12)
 
 
+def test_pages_that_nobody_fetched_for_too_long_are_gone(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    push(http, "".join(f'{{"n": {n}, "at": "2026-01-01T00:00:00Z"}}\n' for n in range(25)))
+    http.post("/v1/queries", json={"name": "all", "sql": "SELECT n FROM ticks"})
+    page = http.get("/v1/queries/all/answer?limit=5").json()
+    page = http.get(page["next"]).json()
+    assert len(page["rows"]) == 5
+    monkeypatch.setattr("ladle.server.pages._SECONDS_MAX", 0.0)
+    late = http.get(page["next"])
+    assert code_of(late) == (410, "gone")
+    assert "ask for it again" in late.json()["error"]["hint"]
+
+
+def test_old_pages_go_though_nobody_asks() -> None:
+    now = 0.0
+    pages = Pages(1 << 20, lambda: now)
+    answer = Answer(pa.table({"n": [1]}), 1, datetime(2026, 1, 1, tzinfo=UTC))
+    first, second = pages.keep(answer, "me"), pages.keep(answer, "me")
+    now = 599.0
+    assert pages.get(first, "me") is answer
+    now = 601.0
+    pages.forget_old()
+    assert list(pages._kept) == [first]
+    with pytest.raises(Gone):
+        pages.get(second, "me")
+    with pytest.raises(Gone):
+        pages.get(first, "somebody else")
+
+
+BOMB = """
+import sys
+import numpy as np
+import pyarrow as pa
+zeros = pa.py_buffer(np.zeros(1 << 27, np.int64))
+column = pa.Array.from_buffers(pa.int64(), 1 << 27, [None, zeros])
+if sys.argv[2] == "dictionary":
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), column)
+options = pa.ipc.IpcWriteOptions(compression=sys.argv[1])
+with pa.ipc.new_stream(sys.stdout.buffer, pa.schema([("n", column.type)]), options=options) as writer:
+    writer.write_table(pa.table({"n": column}))
+"""
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+@pytest.mark.parametrize("kind", ["plain", "dictionary"])
+def test_arrow_that_unpacks_to_a_gigabyte_is_refused_before(http: httpx.Client, codec: str, kind: str) -> None:
+    made = subprocess.run([sys.executable, "-c", BOMB, codec, kind], stdout=subprocess.PIPE, check=True)
+    assert len(made.stdout) < 8 << 20
+    before = pa.default_memory_pool().max_memory()
+    reply = http.post("/v1/streams/ticks/rows", content=made.stdout, headers=ARROW)
+    assert code_of(reply) == (413, "too_large")
+    assert "request_bytes_max" in reply.json()["error"]["hint"]
+    assert pa.default_memory_pool().max_memory() - before < 64 << 20
+
+
+def test_arrow_with_more_rows_than_bytes_is_refused(http: httpx.Client) -> None:
+    """Of NULLs, which have no buffers."""
+    content = _arrow(pa.table({"n": pa.Array.from_buffers(pa.null(), 1 << 30, [None])}))
+    assert len(content) < 1_000
+    assert code_of(http.post("/v1/streams/ticks/rows", content=content, headers=ARROW)) == (413, "too_large")
+
+
 def test_arrow_that_points_outside_of_itself_is_refused(http: httpx.Client) -> None:
     """It would end the process, and again whenever the push is taken in."""
     http.post("/v1/sql", json={"sql": "CREATE STREAM texts (t STRING)"})
-    table = pa.table({"t": ["first", "", "third text"]})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    content = sink.getvalue().to_pybytes()
+    content = _arrow(pa.table({"t": ["first", "", "third text"]}))
     offsets = np.array([0, 5, 5, 15], dtype=np.int32).tobytes()
     assert offsets in content
     broken = content.replace(offsets, np.array([0, 3_000_000, 5, 15], dtype=np.int32).tobytes())
-    headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
-    assert code_of(http.post("/v1/streams/texts/rows", content=broken, headers=headers)) == (400, "bad_request")
-    assert http.post("/v1/streams/texts/rows?wait=true", content=content, headers=headers).status_code == 200
+    assert code_of(http.post("/v1/streams/texts/rows", content=broken, headers=ARROW)) == (400, "bad_request")
+    assert http.post("/v1/streams/texts/rows?wait=true", content=content, headers=ARROW).status_code == 200
 
 
 @pytest.mark.parametrize("kind", ["application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"])
 def test_rows_come_in_all_forms(http: httpx.Client, kind: str) -> None:
     content: dict[str, str | bytes] = {"application/x-ndjson": LINES, "text/csv": "n,at\n1,2026-01-01 00:00:01\n2,\n"}
     table = pa.table({"n": [1, 2], "at": pa.array([1, 2], pa.timestamp("us", "UTC"))})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    content["application/vnd.apache.arrow.stream"] = sink.getvalue().to_pybytes()
+    content["application/vnd.apache.arrow.stream"] = _arrow(table, compression="zstd")
     push(http, content[kind], kind)
     found = http.post("/v1/sql", json={"sql": "SELECT count(*) AS c FROM ticks"}).json()["answers"][0]["rows"]
     assert found == [{"c": 1 if kind == "text/csv" else 2}]  # a row without its time is quarantined
@@ -137,9 +205,14 @@ def test_bad_rows_are_quarantined_with_their_line(http: httpx.Client) -> None:
 def test_a_push_that_is_sent_again_counts_once(http: httpx.Client) -> None:
     first = push(http, key="a")
     assert push(http, key="a") == first
+    for key, wait, repeated in (("a", "true", True), ("a", "false", True), ("c", "false", False), ("c", "true", True)):
+        headers = {**NDJSON, "Idempotency-Key": key}
+        reply = http.post(f"/v1/streams/ticks/rows?wait={wait}", content=LINES, headers=headers)
+        assert reply.json()["repeated"] is repeated
+    assert http.post("/v1/streams/ticks/rows?wait=true", content="", headers=NDJSON).json()["repeated"] is False
     assert push(http, key="b") > first
     rows = http.post("/v1/sql", json={"sql": "SELECT count(*) AS c FROM ticks"}).json()["answers"][0]["rows"]
-    assert rows == [{"c": 4}]
+    assert rows == [{"c": 6}]
 
 
 def test_streams_tables_and_scripts(http: httpx.Client) -> None:

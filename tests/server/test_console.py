@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.server.conftest import Serve
+from tests.server.conftest import TICKS, Serve, as_user
 
 from ladle.config import Settings
 from ladle.engine import Database
@@ -30,7 +30,12 @@ ARGUMENTS = [
 ]
 PHONE = {"width": 360, "height": 740}
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-VIEWS = ("#/streams", "#/streams/ticks", "#/queries", "#/queries/positive", "#/sql", "docs.html")
+VIEWS = (
+    *("#/streams", "#/streams/ticks", "#/queries", "#/queries/positive", "#/sql", "docs.html"),
+    *("#/tables", "#/tables/places", "#/functions", "#/sources", "#/access"),
+)
+HALF = "CREATE FUNCTION half(x DOUBLE) RETURNS DOUBLE LANGUAGE PYTHON AS $$\ndef half(x):\n    return x / 2\n$$"
+FLOOR = "CREATE SOURCE floor FOR ticks FORMAT mqtt OPTIONS (host '127.0.0.1', port 1, topic 't', password 'hush')"
 
 TIMEOUT_MS = 20_000
 """Only what is broken takes so long, also on a machine that does other things."""
@@ -52,7 +57,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, str]]:
-    """One database for most tests, with a row a minute, two queries and something in quarantine."""
+    """One database for most tests: a row a minute, two queries, something in quarantine, and one of all else."""
     db = connect_inline(Path(tmp_path_factory.mktemp("console")) / "warehouse", settings={})
     server = Server(db, Settings.load({"port": 0}))
     server.start()
@@ -65,6 +70,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, s
     )
     push(db, *range(30))
     db.push("ticks", [{"n": "<img src=x>", "word": "<b>bold</b>", "at": START}], wait=True)
+    db.execute(f"CREATE TABLE places (name STRING, height DECIMAL(6,2)); {HALF}; {FLOOR}")
+    db.sql("INSERT INTO places VALUES " + ", ".join(f"('place {n}', {n}.5)" for n in range(120)))
     yield db, f"{server.url}/console/"
     server.stop()
     db.close()
@@ -101,6 +108,14 @@ def open_page(chromium: Browser) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert said == []
+
+
+def enter(open_page: Open, url: str, token: str, view: str, **how: Any) -> Page:
+    """A page for who comes with a token."""
+    page = open_page(f"{url}/console/{view}", **how)
+    page.locator("#token-text").fill(token)
+    page.keyboard.press("Enter")
+    return page
 
 
 def write(page: Page, text: str) -> None:
@@ -315,7 +330,7 @@ def test_the_interface_is_documented(site: tuple[Database, str], open_page: Open
 
 def test_a_token_is_asked_for(serve: Serve, open_page: Open) -> None:
     db, url = serve(anonymous="nobody")
-    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+    db.sql(TICKS)
     secret = db.create_token("ann", "reader")
     page = open_page(f"{url}/console/")
     dialog = page.get_by_role("dialog")
@@ -351,3 +366,135 @@ def test_a_long_answer_is_shown_as_far_as_it_is_asked_for(site: tuple[Database, 
     page.get_by_label("Refreshed").select_option("as it changes")
     expect(rows).to_have_count(500)
     expect(rows.first).to_have_text("2099")
+
+
+def test_tables_and_their_rows(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    page = open_page(f"{url}#/streams")
+    page.get_by_role("link", name="Catalog").click()
+    expect(page.locator(".bar a[aria-current]")).to_have_text("Catalog")
+    line = page.locator("table.tables tbody tr").filter(has_text="places")
+    expect(line).to_contain_text("name STRING, height DECIMAL(6,2)120")
+    line.get_by_role("link").click()
+    rows = page.get_by_role("region", name="Rows of places")
+    expect(rows.locator("tbody tr")).to_have_count(100)
+    expect(page.get_by_text("The first 100 of 120")).to_be_visible()
+    db.sql("DELETE FROM places WHERE height > 9")
+    expect(rows.locator("tbody tr")).to_have_count(9)
+    page.get_by_role("link", name="Open in editor").click()
+    expect(page.get_by_role("textbox", name="SQL")).to_have_value("SELECT * FROM `places`")
+    page.goto(f"{url}#/tables/nowhere")
+    expect(page.get_by_role("alert")).to_contain_text("nowhere")
+
+
+def test_functions_with_their_text(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(f"{url}#/tables")
+    page.get_by_role("navigation", name="Catalog").get_by_role("link", name="Functions").press("Enter")
+    half = page.get_by_role("article", name="Function half")
+    expect(half).to_contain_text("half(x DOUBLE) RETURNS DOUBLE")
+    half.get_by_text("Its text").click()
+    expect(half.locator("pre")).to_contain_text("return x / 2")
+
+
+def test_sources_and_dropping_one(site: tuple[Database, str], open_page: Open) -> None:
+    db, url = site
+    db.sql(FLOOR.replace("floor", "cellar"))
+    page = open_page(f"{url}#/sources")
+    cellar = page.get_by_role("article", name="Source cellar")
+    for text in ("restarting", "The broker at 127.0.0.1:1 does not answer", "password '***'"):
+        expect(cellar).to_contain_text(text)
+    for confirmed in (False, True):
+        page.once("dialog", lambda dialog, yes=confirmed: dialog.accept() if yes else dialog.dismiss())  # type: ignore[misc]
+        expect(cellar).to_be_visible()
+        cellar.get_by_role("button", name="Drop").click()
+    expect(cellar).to_have_count(0)
+    assert "cellar" not in [source.name for source in db.sources()]
+
+
+def test_where_there_is_nothing_yet(serve: Serve, open_page: Open) -> None:
+    page = open_page(url := f"{serve()[1]}/console/")
+    said = {"tables": "CREATE TABLE", "functions": "CREATE FUNCTION", "sources": "CREATE SOURCE", "access": "No tokens"}
+    for view, text in said.items():
+        page.goto(f"{url}#/{view}")
+        expect(page.locator(".none").first).to_contain_text(text)
+
+
+def test_tokens_are_made_and_dropped(serve: Serve, open_page: Open) -> None:
+    db, url = serve(anonymous="nobody")
+    page = enter(open_page, url, db.create_token("ops", "admin"), "#/access")
+    tokens = page.get_by_role("region", name="Tokens", exact=True).last
+    page.get_by_label("Name").fill("ann")
+    page.get_by_label("Role").select_option("writer")
+    for key in ("Tab", "Tab", "Enter"):
+        page.keyboard.press(key)
+    secret = page.get_by_label("Token of ann").input_value()
+    with as_user(url, secret) as ann:
+        assert ann.get("/v1/me").json() == {"name": "ann", "role": "writer"}
+    lines = tokens.locator("tbody tr")
+    expect(lines.nth(1)).to_contain_text("annwriter")
+    page.get_by_label("Name").fill("Ann")
+    page.get_by_role("button", name="Create token").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is a token 'Ann'.")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Drop ann").click()
+    expect(lines).to_have_count(1)
+
+
+def test_sharing_is_for_owners_and_reading_for_readers(serve: Serve, open_page: Open) -> None:
+    db, url = serve(anonymous="nobody")
+    db.execute(f"{TICKS}; {FLOOR}")
+    ann, bob = db.create_token("ann", "writer"), db.create_token("bob", "reader")
+    with as_user(url, ann) as client:
+        client.post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"}).raise_for_status()
+    owner = enter(open_page, url, ann, "#/queries/mine")
+    sharing = owner.get_by_role("region", name="Sharing")
+    for name, said in (("nobody", "'nobody' not found"), ("bob", "bob✕")):
+        sharing.get_by_label("Name of a token").fill(name)
+        sharing.get_by_role("button", name="Share", exact=True).click()
+        expect(sharing).to_contain_text(said)
+    reader = enter(open_page, url, bob, "#/access", viewport=PHONE)
+    grants = reader.get_by_role("region", name="Who reads what").last
+    expect(grants.locator("tbody tr")).to_have_text(["mineannyou"])
+    expect(reader.get_by_role("heading", level=2)).to_have_text(["You", "Who reads what"])
+    grants.get_by_role("link", name="mine").click()
+    expect(reader.locator(".figures")).to_contain_text("owner")
+    for name in ("Drop", "Share"):
+        expect(reader.get_by_role("button", name=name, exact=True)).to_be_hidden()
+    reader.goto(f"{url}/console/#/sources")
+    expect(reader.get_by_role("article")).to_contain_text("Its options are for admins to see.")
+    expect(reader.get_by_role("button", name="Drop")).to_have_count(0)
+    reader.goto(f"{url}/console/#/sql")
+    expect(reader.get_by_role("button", name="Run")).to_be_visible()
+    expect(reader.get_by_role("button", name="Register")).to_be_hidden()
+    sharing.get_by_role("button", name="Unshare with bob").click()
+    expect(sharing.locator(".chips li")).to_have_count(0)
+    reader.goto(f"{url}/console/#/queries/mine")
+    expect(reader.get_by_role("alert").first).to_contain_text("mine")
+
+
+def test_what_the_server_refuses_is_said(serve: Serve, open_page: Open) -> None:
+    db, url = serve(anonymous="nobody")
+    db.execute(f"{TICKS}; {FLOOR}")
+    page = open_page("about:blank")
+    # As if the role had changed since the page asked.
+    page.route("**/v1/me", lambda route: route.fulfill(json={"name": "bob", "role": "admin"}))
+    page.goto(f"{url}/console/#/sources")
+    page.locator("#token-text").fill(db.create_token("bob", "reader"))
+    page.keyboard.press("Enter")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Drop floor").click()
+    expect(page.get_by_role("alert")).to_contain_text("'bob' is a reader and may not drop sources.")
+
+
+def test_coverage_however_many_queries(serve: Serve, open_page: Open) -> None:
+    db, url = serve()
+    db.sql(TICKS)
+    db.register_many({f"many_{n:04d}": f"SELECT n FROM ticks WHERE n > {n}" for n in range(2_100)})
+    db.push("ticks", [{"n": 5, "at": START}], wait=True)
+    page = open_page(f"{url}/console/#/queries")
+    covered = page.locator("table.queries td.c-coverage")
+    expect(covered).to_have_text(["100 %"] * 50)
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("link", name="many_0099").click()
+    expect(page.locator(".figures").first).to_contain_text("coverage100 %")

@@ -66,11 +66,15 @@ class Inbox:
         with self._lock:
             return sum(pushed.bytes for pushed in self._waiting.values())
 
-    def put(self, table: pa.Table, key: str | None = None, committed: Callable[[str], bool] = lambda _: False) -> int:
-        """Receive a push: durable when it returns, nothing left when it raises.
+    def put(self, table: pa.Table) -> int:
+        """Receive a push: durable when it returns, nothing left when it raises. Its number is returned."""
+        return self.put_once(table, None, lambda _: False)[0]
 
-        One whose key is known is not received again: its number is returned while it waits, and 0 when it was
-        `committed`. A push leaves the inbox after its commit, so one that does not wait is asked about last.
+    def put_once(self, table: pa.Table, key: str | None, committed: Callable[[str], bool]) -> tuple[int, bool]:
+        """The same, and whether its key is known: then it is not received again.
+
+        The number of one that is known is returned while it waits, and 0 when it was `committed`. A push leaves the
+        inbox after its commit, so one that does not wait is asked about last.
         """
         data = _encode(table)
         # The number is taken and the file is made durable under one lock: a later number never gets ahead.
@@ -78,7 +82,7 @@ class Inbox:
             if key is not None:
                 known = next((pushed.seq for pushed in self._waiting.values() if pushed.key == key), None)
                 if known is not None or committed(key):
-                    return known or 0
+                    return known or 0, True
             waiting = sum(pushed.bytes for pushed in self._waiting.values())
             if waiting + len(data) > self._bytes_max:
                 raise InboxFull(
@@ -92,7 +96,7 @@ class Inbox:
             path = self._directory / f"{self._last:020d}-{table.num_rows}{suffix}.arrow"
             write_durably(path, data)
             self._waiting[self._last] = Pushed(self._last, path, table.num_rows, len(data), key)
-            return self._last
+            return self._last, False
 
     def pending(self, after: int) -> list[Pushed]:
         """The pushes that wait with a number above `after`, in order."""

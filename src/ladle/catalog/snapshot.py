@@ -99,6 +99,10 @@ class Catalog:
     def query(self, name: str) -> QueryState | None:
         return self.queries.get(name.lower())
 
+    def shared_with(self, query: str) -> list[str] | None:
+        """Who may read a query beside its owner; None if that is not for whoever looks to know."""
+        return sorted(self.access.grants.get(query.lower(), ()))
+
     def source(self, name: str) -> SourceState | None:
         return self.sources.get(name.lower())
 
@@ -213,6 +217,9 @@ class Seen(Catalog):
 
     def query(self, name: str) -> QueryState | None:
         return super().query(name) if self.access.sees(self.user, name) else None
+
+    def shared_with(self, query: str) -> list[str] | None:
+        return super().shared_with(query) if self.access.owns(self.user, query) else None
 
     def inside(self, query: str) -> Catalog:
         """With the eyes of the query's owner."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ladle.cli.place import add_warehouse, typed, warehouse_of
 from ladle.cli.terminal import Commands, command, patience
-from ladle.errors import LadleError
+from ladle.errors import Closed, LadleError
 
 
 def add(commands: Commands) -> None:
@@ -73,7 +73,7 @@ def _serve(args: argparse.Namespace) -> int:
         finally:
             server.stop()
     finally:
-        db.close()
+        db.close(promptly=True)
     return 0
 
 
@@ -106,5 +106,7 @@ def _warm(db: Any) -> None:
     """Start Spark, so that the first push need not wait for it."""
     try:
         _ = db.spark
+    except Closed:
+        pass  # stopped while it started
     except LadleError as error:
         logging.getLogger(__name__).warning("Spark did not start: %s", error)

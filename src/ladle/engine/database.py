@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from ladle import sql
 from ladle.access import User
 from ladle.answer import Answer
 from ladle.archive.warehouse import Warehouse
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.analysis import analysed
@@ -28,7 +28,7 @@ from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
 from ladle.engine.functions import FunctionMaker, Functions
-from ladle.engine.handles import Query, Stream, Table
+from ladle.engine.handles import HandedOver, Query, Stream, Table
 from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
@@ -39,7 +39,7 @@ from ladle.engine.source import Definition
 from ladle.engine.sources import Sources
 from ladle.engine.store import Store
 from ladle.engine.tables import Change, TableMaker, Tables, handle_of
-from ladle.errors import Closed, LadleError, ReadOnly, SqlError, unknown
+from ladle.errors import Closed, ReadOnly, SqlError, unknown
 from ladle.pipeline import Attached, Pipeline
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
@@ -161,22 +161,13 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         with the reason; the others go on. A push with the `key` of one before it is that one, sent again: it counts
         once, whatever happened to the first.
         """
+        return self.hand_over(stream, rows, wait=wait, key=key).epoch
+
+    def hand_over(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> HandedOver:
+        """`push` that also says whether it was one sent again."""
         self._require_writable()
         state = base_stream(self._store.catalog, stream)
-        number = self._receive(state, rows, key)
-        if number == 0 and key is not None:
-            return self._ingest.epoch_of(state, key) if wait else None
-        if number is None:
-            return self._store.catalog.epoch if wait else None
-        if not wait:
-            self._ingest.drain_later(state)
-            return None
-        try:
-            return self._ingest.drain(state, number)
-        except LadleError as error:
-            self._ingest.drain_later(state)
-            error.hint = f"the rows are safe in the inbox and are taken in when the cause is gone; {error.hint or ''}"
-            raise
+        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key)
 
     def receive(self, stream: str, rows: Any) -> None:
         """Take rows durably and nothing more: whichever process next takes in this stream's pushes makes them visible.
@@ -184,11 +175,9 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         For a process that is about to end, and would otherwise start Spark for them.
         """
         self._require_writable()
-        self._receive(base_stream(self._store.catalog, stream), rows)
-
-    def _receive(self, stream: StreamState, rows: Any, key: str | None = None) -> int | None:
-        table = as_table(rows, stream)
-        return self._ingest.push(stream, table, key) if len(table) else None
+        state = base_stream(self._store.catalog, stream)
+        if len(table := as_table(rows, state)):
+            self._ingest.push(state, table)
 
     def attach(
         self,
@@ -350,11 +339,11 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             said = explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker)
             return f"{said}\n{analysis(current, catalog, self._invoker, self._ingest)}" if analyze else said
 
-    def session(self, user: User, **how: Any) -> Session:
-        """This database as a user may use it."""
+    def session(self, user: User, address: str = "") -> Session:
+        """This database as a user may use it, who comes from an address: changes and refusals are in the audit log."""
         from ladle.engine.session import Session
 
-        return Session(self, user, **how)
+        return Session(self, user, address)
 
     # -- functions --
 
@@ -396,11 +385,12 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         session: SparkSession = self._get_pipeline().session  # type: ignore[attr-defined]
         return session
 
-    def status(self) -> Status:
+    def status(self, queries: Iterable[str] | None = None) -> Status:
+        """Of all queries, or of those with these names."""
         with self._store.pin() as catalog:
-            return self._status(catalog)
+            return self._status(catalog, queries)
 
-    def _status(self, catalog: Catalog) -> Status:
+    def _status(self, catalog: Catalog, queries: Iterable[str] | None) -> Status:
         return Status(
             path=str(self.path),
             epoch=catalog.epoch,
@@ -408,7 +398,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             spark="running" if self._pipeline.started else "not started",
             streams=self._report.streams(catalog),
             sources=self._sources.statuses(catalog),
-            queries=self._report.queries(catalog, self._invocations),
+            queries=self._report.queries(catalog, self._invocations, queries),
             backfills=tuple(
                 BackfillStatus(name, progress.done, progress.total)
                 for name, progress in self._backfill.progress.items()
@@ -452,8 +442,11 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         """Have something done first when the database is closed."""
         self._on_close.append(call)
 
-    def close(self) -> None:
-        """Stop the sources and let go of the warehouse. What was received stays received."""
+    def close(self, *, promptly: bool = False) -> None:
+        """Stop the sources and let go of the warehouse. What was received stays received.
+
+        With `promptly` nobody waits for a Spark that is just starting: what needs it is done by the next process.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -462,6 +455,8 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             # Whatever fails on the way, another process can have the warehouse afterwards.
             last.callback(self._store.close)
             last.callback(self._pipeline.close)
+            if promptly:
+                self._pipeline.give_up_start()
             for call in self._on_close:
                 call()
             self._sources.stop()

@@ -155,6 +155,7 @@ class Definitions:
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             standing = {name for name in plans if catalog.query(name) is not None}
             for name in plans:
+                _refuse_hidden(catalog, name, by)
                 if name not in standing or not (if_not_exists or replace):
                     _refuse_taken(catalog, name, "query")
                 elif replace:
@@ -173,7 +174,7 @@ class Definitions:
                 _refuse_unbounded(catalog, plan, mode)
             now_us = self._store.clock.now_us()
             if replace and standing:
-                bound = _with_readers_bound(catalog, current, now_us)
+                bound = _with_readers_bound(catalog, current, now_us, by)
                 return entries.register(bound, now_us, replacing=True, owner=owner)
             return entries.register(current, now_us, owner=owner) if current else None
 
@@ -182,7 +183,7 @@ class Definitions:
 
     def _check_share(self, catalog: Catalog, more: int, by: User | None) -> None:
         most = self._store.settings.queries_per_owner_max
-        if by is not None and catalog.access.owned.get(by.name.lower(), 0) + more > most:
+        if by is not None and not by.local and catalog.access.owned.get(by.name.lower(), 0) + more > most:
             raise LimitExceeded(
                 f"'{by.name}' would have more than {most:,} standing queries.",
                 hint="drop some, or have the setting queries_per_owner_max raised",
@@ -198,11 +199,8 @@ class Definitions:
                 # What others made of it goes with it.
                 require_owner(catalog, name, by)
             if gone > meant and not cascade:
-                readers = sorted(name for name in gone - meant if catalog.access.sees(by, name))
-                hidden = len(gone - meant) - len(readers)
-                told = [*readers, *([f"{hidden} of other users"] if hidden else [])]
                 raise InUse(
-                    f"Query '{names[0]}' can't be dropped: others read it: {', '.join(told)}.",
+                    f"Query '{names[0]}' can't be dropped: others read it: {_told(catalog, gone - meant, by)}.",
                     hint="drop them first, or use CASCADE",
                 )
             return entries.unregister(sorted(gone)) if gone else None
@@ -254,12 +252,21 @@ def _with_readers(catalog: Catalog, names: Iterable[str]) -> set[str]:
     return found
 
 
-def _with_readers_bound(catalog: Catalog, plans: Sequence[Registered], now_us: int) -> list[Registered]:
+def _told(catalog: Catalog, readers: Iterable[str], by: User | None) -> str:
+    """The names of queries, as far as a user may know of them."""
+    named = sorted(name for name in readers if catalog.access.sees(by, name))
+    hidden = len(set(readers)) - len(named)
+    return ", ".join([*named, *([f"{hidden} of other users"] if hidden else [])])
+
+
+def _with_readers_bound(
+    catalog: Catalog, plans: Sequence[Registered], now_us: int, by: User | None
+) -> list[Registered]:
     """Plans that replace others, and the queries that read those, bound to what they read from now on."""
     replaced = {name.lower() for name, _, _ in plans if catalog.query(name) is not None}
     readers = _with_readers(catalog, replaced) - {name.lower() for name, _, _ in plans}
     for name, plan, _ in plans:
-        _refuse_other_columns(catalog, name, plan)
+        _refuse_other_columns(catalog, name, plan, by)
     following = catalog.apply(catalog.seq + 1, entries.register(plans, now_us, replacing=True))
     for name, _, _ in plans:
         if name.lower() in _with_readers(following, following.queries_reading(name)):
@@ -272,12 +279,13 @@ def _with_readers_bound(catalog: Catalog, plans: Sequence[Registered], now_us: i
         query = catalog.queries[reader]
         plan = bound_again(query.plan, following)
         if plan.schema != query.plan.schema:
-            raise InUse(f"Query '{query.name}' reads it, and would have other columns.", hint="drop that one first")
+            told = _told(catalog, [query.name], by)
+            raise InUse(f"A query that reads it would have other columns: {told}.", hint="drop that one first")
         bound.append((query.name, plan, query.materialize))
     return bound
 
 
-def _refuse_other_columns(catalog: Catalog, name: str, plan: Plan) -> None:
+def _refuse_other_columns(catalog: Catalog, name: str, plan: Plan, by: User | None) -> None:
     """A query that others read may be replaced only by one that looks the same to them."""
     before, readers = catalog.query(name), catalog.queries_reading(name)
     if before is None or not readers:
@@ -285,7 +293,7 @@ def _refuse_other_columns(catalog: Catalog, name: str, plan: Plan) -> None:
     old, new = before.plan.schema, plan.schema
     if old is not None and new is not None and old.equals(new):
         return
-    others = f"others read it: {', '.join(sorted(readers))}"
+    others = f"others read it: {_told(catalog, readers, by)}"
     if old is None or new is None:
         why = "and its columns, which must stay the same, are known only when it runs, on Spark"
     else:
@@ -333,6 +341,12 @@ def still_holds(plan: Plan, bound_to: Catalog, catalog: Catalog) -> bool:
     return all(a is not None and b is not None and a.id == b.id and a.schema == b.schema for a, b in streams) and all(
         a is not None and b is not None and a.id == b.id for a, b in (*tables, *queries)
     )
+
+
+def _refuse_hidden(catalog: Catalog, name: str, by: User | None) -> None:
+    """Names are shared by all users, so a name that is taken can't be kept a secret; what has it can."""
+    if catalog.query(name) is not None and not catalog.access.sees(by, name):
+        raise AlreadyExists(f"The name '{name}' is not free.", hint="choose another name")
 
 
 def _refuse_taken(catalog: Catalog, name: str, wanted: str) -> None:

@@ -46,6 +46,16 @@ class Table:
     """How often its rows changed."""
 
 
+@dataclass(frozen=True)
+class HandedOver:
+    """What became of a push."""
+
+    epoch: int | None
+    """In which its rows are visible, if that was waited for."""
+    repeated: bool = False
+    """Whether it was sent before, with the same key: it counts once."""
+
+
 class Asked(Protocol):
     """What answers for a query: a database here, or one reached through another process."""
 

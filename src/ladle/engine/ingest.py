@@ -24,6 +24,7 @@ from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, s
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
 from ladle.engine.auto import Auto
+from ladle.engine.handles import HandedOver
 from ladle.engine.joining import Joining
 from ladle.engine.store import Store
 from ladle.errors import Closed, LadleError, PipelineError
@@ -79,22 +80,38 @@ class Ingest:
 
     # -- pushes --
 
-    def push(self, stream: StreamState, table: pa.Table, key: str | None = None) -> int:
-        """Receive rows durably; the number of the push, or 0 when one with that key was taken in already."""
+    def hand_over(self, stream: StreamState, table: pa.Table, *, wait: bool, key: str | None) -> HandedOver:
+        """Receive rows durably and have them taken in, now or, unless somebody waits for it, soon."""
+        if not len(table):
+            return HandedOver(self._store.catalog.epoch if wait else None)
+        number, repeated = self.push(stream, table, key)
+        if number == 0 and key is not None:
+            return HandedOver(self._epoch_of(stream, key_digest(key)) if wait else None, repeated)
+        if not wait:
+            self.drain_later(stream)
+            return HandedOver(None, repeated)
+        try:
+            return HandedOver(self.drain(stream, number), repeated)
+        except LadleError as error:
+            self.drain_later(stream)
+            error.hint = f"the rows are safe in the inbox and are taken in when the cause is gone; {error.hint or ''}"
+            raise
+
+    def push(self, stream: StreamState, table: pa.Table, key: str | None = None) -> tuple[int, bool]:
+        """Receive rows durably; the number of the push, or 0 when it was taken in already, and whether its key was
+        known.
+        """
         with self._open():
             return self._put(stream, table, None if key is None else key_digest(key))
 
-    def _put(self, stream: StreamState, table: pa.Table, key: str | None) -> int:
+    def _put(self, stream: StreamState, table: pa.Table, key: str | None) -> tuple[int, bool]:
         if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
             arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
             table = table.append_column(ARRIVAL, arrived)
-        return self.lane(stream).inbox.put(table, key, lambda known: self._epoch_of(stream, known) is not None)
-
-    def epoch_of(self, stream: StreamState, key: str) -> int | None:
-        """The epoch that took in the push with a key."""
-        return self._epoch_of(stream, key_digest(key))
+        return self.lane(stream).inbox.put_once(table, key, lambda known: self._epoch_of(stream, known) is not None)
 
     def _epoch_of(self, stream: StreamState, key: str) -> int | None:
+        """The epoch that took in the push with a key."""
         current = _current(self._store.catalog, stream.name, stream.id)
         return None if current is None else current.keys.get(key)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ladle.catalog import Catalog, QueryState, StreamState, View
 from ladle.clock import to_datetime
@@ -27,13 +27,15 @@ class Report:
     def streams(self, catalog: Catalog) -> tuple[StreamStatus, ...]:
         return tuple(self._stream(stream) for stream in catalog.streams.values())
 
-    def queries(self, catalog: Catalog, invocations: Mapping[str, int]) -> tuple[QueryStatus, ...]:
+    def queries(
+        self, catalog: Catalog, invocations: Mapping[str, int], names: Iterable[str] | None = None
+    ) -> tuple[QueryStatus, ...]:
         wall_us = self._store.clock.now_us()
         covering = _Covering(Reader(self._store, catalog, wall_us), catalog, wall_us)
         with uncollected():
-            return tuple(
-                self._query(covering, query, invocations.get(query.name, 0)) for query in catalog.queries.in_order()
-            )
+            asked = catalog.queries.in_order() if names is None else map(catalog.query, names)
+            known = (query for query in asked if query is not None)
+            return tuple(self._query(covering, query, invocations.get(query.name, 0)) for query in known)
 
     def problem(self, query: QueryState) -> str | None:
         """Why some segments stay uncovered for a query, when they do."""

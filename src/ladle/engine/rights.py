@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Rights:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.audit = store.audit
 
     def create_token(self, name: str, role: Role, *, replace: bool) -> str:
         """Let somebody in. The token is returned, and its digest is what is kept."""

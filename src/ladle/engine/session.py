@@ -7,7 +7,7 @@ from one that does not exist, whatever the statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as replaced
 from datetime import datetime
@@ -19,7 +19,7 @@ from ladle.answer import Answer
 from ladle.catalog import Catalog, QueryState, Seen
 from ladle.engine.defining import Source
 from ladle.engine.definitions import mode_of, standing_query
-from ladle.engine.handles import Query, Stream, Table
+from ladle.engine.handles import HandedOver, Query, Stream, Table
 from ladle.engine.rights import Rights
 from ladle.engine.source import Definition
 from ladle.engine.tables import Change
@@ -33,18 +33,22 @@ if TYPE_CHECKING:
     from ladle.engine.database import Database
 
 
-Note = Callable[[str, str, str], None]
+HIDDEN = "it reads queries that you may not see, so what it is made of is not shown"
+"""What EXPLAIN says of a plan that has the text of hidden queries."""
 
 
 class Session:
     """Made by `Database.session`."""
 
-    def __init__(self, db: Database, user: User, note: Note = lambda action, target, outcome: None) -> None:
-        """`note` is told what the user changed, and what was refused: action, target, outcome."""
+    def __init__(self, db: Database, user: User, address: str) -> None:
         self._db = db
         self.user = user
-        self.note = note
+        self._address = address
         self.rights = _Rights(self, db.rights)
+
+    def note(self, action: str, target: str, outcome: str) -> None:
+        """What the user changed, and what was refused, for the audit log."""
+        self._db.rights.audit.note(self.user.name, self._address, action, target, outcome)
 
     def need(self, role: Role, what: str) -> None:
         try:
@@ -83,8 +87,10 @@ class Session:
 
     def query(self, name: str) -> QueryState:
         """A standing query that the user sees. What it reads of others must still be its owner's to read."""
-        catalog = self.catalog
-        state = standing_query(catalog, name)
+        catalog = self._db.catalog
+        state = catalog.query(name) if catalog.access.sees(self.user, name) else None
+        if state is None:
+            state = standing_query(self.catalog, name)  # it says which there are
         hidden = None if self.user.may(Role.ADMIN) else catalog.access.unreadable(state.name, state.shape.queries)
         if hidden is not None:
             raise Denied(
@@ -103,12 +109,21 @@ class Session:
         """A standing query by its name, or any SELECT."""
         catalog = self.catalog
         state = catalog.query(text)
-        if state is not None:
-            return self._db.explain(state.name, analyze=analyze)
-        return self._db.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
+        if state is None:
+            return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
+        if self.hides(state.plan):
+            return f"standing query {state.name}\n  {HIDDEN}"
+        return self._db.explain(state.name, analyze=analyze)
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
+        if self.hides(plan):
+            return f"one-off query\n  {HIDDEN}"
         return self._db.explain_plan(plan, bound_to, analyze=analyze)
+
+    def hides(self, plan: Plan) -> bool:
+        """Whether a plan is made of queries too that the user does not see: it has their factors, and their text."""
+        catalog = self.catalog
+        return any(catalog.query(name) is None for name in plan.queries)
 
     def queries(self) -> list[Query]:
         return [Query(self._db, q.name, q.sql, q.materialize) for q in self.catalog.standing()]
@@ -127,17 +142,20 @@ class Session:
         known = self._db.sources()
         return known if self.user.may(Role.ADMIN) else [source.without_options() for source in known]
 
-    def status(self) -> Status:
-        catalog, status = self.catalog, self._db.status()
+    def status(self, queries: Iterable[str] | None = None) -> Status:
+        catalog, status = self.catalog, self._db.status(queries)
         return replaced(status, queries=tuple(q for q in status.queries if catalog.query(q.name) is not None))
 
     # -- rows --
 
     def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
+        return self.hand_over(stream, rows, wait=wait, key=key).epoch
+
+    def hand_over(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> HandedOver:
         self.need(Role.WRITER, "push rows")
         # Keys are a user's own: another's push with the same one is another push.
         own = key if key is None or self.user.local else f"{self.user.name.lower()}\0{key}"
-        return self._db.push(stream, rows, wait=wait, key=own)
+        return self._db.hand_over(stream, rows, wait=wait, key=own)
 
     def insert(self, table: str, rows: Any) -> int:
         self.need(Role.WRITER, "insert rows")

@@ -289,14 +289,14 @@ def _tokens(tokens: Sequence[Token], catalog: Catalog) -> pa.Table:
 
 
 def _grants(catalog: Catalog) -> pa.Table:
-    """Queries that have an owner, and with whom they are shared."""
+    """Queries that have an owner, and with whom they are shared; for others than their owners NULL."""
     owned = [(query, catalog.access.owner(query.name)) for query in catalog.standing()]
     shown = [(query, owner) for query, owner in owned if owner is not None]
-    shared = catalog.access.grants
+    shared = [catalog.shared_with(query.name) for query, _ in shown]
     return _columns(
         query=[query.name for query, _ in shown],
         owner=[owner for _, owner in shown],
-        shared_with=[", ".join(sorted(shared.get(query.name.lower(), ()))) for query, _ in shown],
+        shared_with=[None if names is None else ", ".join(names) for names in shared],
     )
 
 

@@ -23,6 +23,7 @@ from ladle.catalog import Catalog, StreamState
 from ladle.clock import Clock
 from ladle.collector import uncollected
 from ladle.config import Settings
+from ladle.engine.audit import Audit
 from ladle.engine.layout import Layout, newer
 from ladle.errors import Closed, ReadOnly
 from ladle.stem.coverage import Coverage
@@ -47,6 +48,7 @@ class Store:
         self.clock = clock
         self.settings = settings
         self.cache = SegmentCache(settings.cache_bytes_max)
+        self.audit = Audit(warehouse.path / "audit.log")
         self._log = Log.open(warehouse.log)
         self._commit_lock = threading.Lock()
         self._lock = threading.Lock()
@@ -243,6 +245,7 @@ class Store:
                 self._closed = True
         if self._lease is not None:
             self._lease.release()
+        self.audit.close()
         self.warehouse.close()
 
     def _load(self) -> Catalog:

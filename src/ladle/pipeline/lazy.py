@@ -30,6 +30,7 @@ from ladle.stem.joining import JoinTask
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ladle.pipeline.session import Start
     from ladle.pipeline.spark import SparkPipeline
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,9 @@ class LazyPipeline:
         self._master = master
         self._lock = threading.Lock()
         self._pipeline: SparkPipeline | None = None
+        self._starting: Start | None = None
+        self._starts = True
+        """Whether there is a Spark when one is needed."""
         self._closed = False
         apart = session is None and (master is None or master.startswith("local"))
         self._residuals = Residuals(master) if apart else None
@@ -108,6 +112,15 @@ class LazyPipeline:
             of=batches,
         )
 
+    def give_up_start(self) -> None:
+        # The thread that starts it has the lock. It looks at the one after it has set the other.
+        self._starts = False
+        starting = self._starting
+        if starting is not None:
+            starting.cancel()
+        if self._residuals is not None:
+            self._residuals.close()
+
     def close(self) -> None:
         if self._residuals is not None:
             self._residuals.close()
@@ -163,12 +176,17 @@ class LazyPipeline:
                 self._pipeline.let_go()
                 self._pipeline = None
             if self._pipeline is None:
-                self._pipeline = self._start(of)
+                try:
+                    self._pipeline = self._start(of)
+                except Exception:
+                    if not self._starts:
+                        raise Closed from None
+                    raise
             return self._pipeline
 
     def _start(self, of: Any) -> SparkPipeline:
         _log.info("starting Spark")
-        from ladle.pipeline.session import check_session, session_of, start_session
+        from ladle.pipeline.session import Start, check_session, session_of
         from ladle.pipeline.spark import SparkPipeline
 
         given = self._given if self._given is not None else session_of(of)
@@ -176,7 +194,13 @@ class LazyPipeline:
             check_session(given)
             pipeline = SparkPipeline(given, owned=False)
         else:
-            session, owned = start_session(self._master)
+            self._starting = Start(self._master)
+            try:
+                if not self._starts:
+                    raise Closed
+                session, owned = self._starting.session()
+            finally:
+                self._starting = None
             pipeline = SparkPipeline(session, owned=owned)
         _log.info("Spark is running")
         return pipeline

@@ -66,11 +66,14 @@ def _group(number: int) -> str:
 
 def main() -> None:
     connection = Connection(int(sys.argv[1]))
+    # A start that is interrupted leaves no JVM behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         session, _ = start_session(sys.argv[2] or None)
     except PipelineError as error:
         connection.send(error)
         return
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     jvm = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
     connection.send(jvm)
     _Server(connection, SparkPipeline(session, owned=True)).serve()

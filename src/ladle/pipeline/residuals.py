@@ -43,7 +43,7 @@ class Residuals:
         self._master = master
         self._lock = threading.Lock()
         self._process: _Process | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         arguments = (plan, dict(relations), now_us, seconds_max)
@@ -56,10 +56,13 @@ class Residuals:
         return schema
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            if self._process is not None:
-                self._process.end()
+        """Also while it starts; the thread that waits for that has the lock, and looks at the one after it has set the
+        other.
+        """
+        self._closed.set()
+        process = self._process
+        if process is not None:
+            process.end()
 
     def _ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float, grace_seconds: float = 0.0) -> Any:
         for _ in range(_ATTEMPTS):
@@ -75,11 +78,19 @@ class Residuals:
 
     def _running(self) -> _Process:
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise Closed
             if self._process is None or self._process.gone:
                 _log.info("starting Spark for residuals")
                 self._process = _Process(self._master)
+                try:
+                    if self._closed.is_set():
+                        self._process.end()
+                    self._process.await_start()
+                except Exception:
+                    if self._closed.is_set():
+                        raise Closed from None
+                    raise
                 _log.info("Spark for residuals is running")
             return self._process
 
@@ -112,6 +123,8 @@ class _Process:
         self._numbers = count()
         self._jvm: int | None = None
         self.gone = False
+
+    def await_start(self) -> None:
         try:
             started = self._connection.recv()
             if isinstance(started, BaseException):
@@ -150,6 +163,11 @@ class _Process:
         """Kill it, its JVM and what that started; it has no state but its scratch files."""
         with self._ending:
             self.gone = True
+            if self._jvm is None:
+                # It still starts. Nobody else knows its JVM yet, and it ends that when it is told to end.
+                self._python.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    self._python.wait(STOP_SECONDS_MAX)
             for leader in (self._python.pid, self._jvm):
                 if leader is not None and (leader != self._python.pid or self._python.poll() is None):
                     with suppress(ProcessLookupError):

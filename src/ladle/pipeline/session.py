@@ -47,10 +47,7 @@ _forgetting = threading.Lock()
 
 def start_session(master: str | None) -> tuple[SparkSession, bool]:
     """A session, and whether it was made here (and is to be stopped here); interrupted, it leaves no JVM behind."""
-    start = _Start(master or LOCAL)
-    # pyspark's handler of Ctrl-C would cancel every job, epochs of other streams among them; off the main thread it
-    # sets none.
-    return run_apart(start.run, start.cancel)
+    return Start(master).session()
 
 
 def is_alive(gateway: Any) -> bool:
@@ -117,12 +114,12 @@ def _dial(address: bytes, process: subprocess.Popen[bytes]) -> Any:
     return gateway
 
 
-class _Start:
+class Start:
     """One start of a session, which another thread may cancel."""
 
-    def __init__(self, master: str) -> None:
-        self._master = master
-        self._local = master.startswith("local")
+    def __init__(self, master: str | None) -> None:
+        self._master = master or LOCAL
+        self._local = self._master.startswith("local")
         self._launched: subprocess.Popen[bytes] | None = None
         self._cancelled = threading.Event()
 
@@ -132,7 +129,13 @@ class _Start:
         if launched is not None:
             _end(launched)
 
-    def run(self) -> tuple[SparkSession, bool]:
+    def session(self) -> tuple[SparkSession, bool]:
+        """As `start_session` gives it."""
+        # pyspark's handler of Ctrl-C would cancel every job, epochs of other streams among them; off the main thread it
+        # sets none.
+        return run_apart(self._run, self.cancel)
+
+    def _run(self) -> tuple[SparkSession, bool]:
         with _lock, tempfile.TemporaryFile() as noise:
             gateway = SparkContext._gateway
             if gateway is not None and not is_alive(gateway):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ladle.access import LOCAL_USER
 from ladle.engine.source import Definition
 from ladle.errors import LadleError
 from ladle.plan import Function
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLIENTS_MAX = 64
+_ADDRESS = "socket"
+"""Where they come from, in the audit log."""
 
 
 class SocketServer:
     def __init__(self, database: Database, path: Path) -> None:
         self._database = database
+        # Only processes of the user who holds the warehouse can reach it.
+        self._session = database.session(LOCAL_USER, _ADDRESS)
         self._path = path
         self._server = wire.listen(path)
         self._room = threading.BoundedSemaphore(_CLIENTS_MAX)
@@ -90,7 +95,7 @@ class SocketServer:
             self._room.release()
 
     def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
-        db = self._database
+        db = self._session
         match request["do"]:
             case "execute":
                 answers = db.execute(request["text"])
@@ -111,13 +116,13 @@ class SocketServer:
                 db.unregister(request["name"])
                 return {}, []
             case "push":
-                pushed = db.push(request["stream"], tables[0], wait=request["wait"], key=request.get("key"))
-                return {"epoch": pushed}, []
+                handed = db.hand_over(request["stream"], tables[0], wait=request["wait"], key=request.get("key"))
+                return {"epoch": handed.epoch, "repeated": handed.repeated}, []
             case "explain":
                 return {"text": db.explain(request["text"], analyze=request.get("analyze", False))}, []
             case "query":
                 query = db.query(request["name"])
-                return {"name": query.name, "sql": query.sql, "materialize": query.materialize}, []
+                return {"name": query.name, "sql": query.sql, "materialize": query.materialize.value}, []
             case "queries":
                 fields = ("name", "sql", "materialize")
                 return {"queries": [{name: getattr(q, name) for name in fields} for q in db.queries()]}, []
@@ -145,6 +150,6 @@ class SocketServer:
             case "status":
                 return {"status": forms.status_to_json(db.status())}, []
             case "pulse":
-                return {"pulse": forms.status_to_json(db.pulse())}, []
+                return {"pulse": forms.status_to_json(self._database.pulse())}, []
             case other:
                 raise LadleError(f"The running process does not know '{other}'.", hint="restart it with this version")

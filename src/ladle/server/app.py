@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,6 @@ import ladle
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.server import following, routes
-from ladle.server.audit import Audit
 from ladle.server.door import Door
 from ladle.server.errors import add_handlers
 from ladle.server.history import History
@@ -26,30 +24,30 @@ from ladle.server.pages import Pages
 from ladle.server.respond import json_reply
 from ladle.server.serving import Served, Serving
 
-_log = logging.getLogger(__name__)
-
 CONSOLE = Path(__file__).parent / "console"
 _DESCRIPTION = """Standing SQL queries over streams. Send `Authorization: Bearer TOKEN`; programs on the server's own
 machine need none, unless it is set up otherwise. Errors: `{"error": {code, message, hint, position}}`."""
 
 
-def create_app(db: Database, settings: Settings) -> FastAPI:
+def create_app(db: Database, settings: Settings) -> Door:
+    """What a server runs: the routes, behind their door."""
     hub = Hub(db, settings.subscribers_max)
     metrics = Metrics(db.pulse, lambda: hub.subscribers)
     history = History(db.pulse, lambda: hub.subscribers)
-    audit = Audit(db.path / "audit.log")
-    serving = Serving(db, settings, hub, Pages(settings.pages_bytes_max), history, metrics, audit)
+    pages = Pages(settings.pages_bytes_max)
+    serving = Serving(db, settings, hub, pages, history, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         hub.start()
         history.start()
+        pages.start()
         try:
             yield
         finally:
+            pages.stop()
             history.stop()
             await hub.stop()
-            serving.close()
 
     app = FastAPI(
         title="Ladle",
@@ -64,10 +62,9 @@ def create_app(db: Database, settings: Settings) -> FastAPI:
     app.include_router(following.router)
     app.include_router(routes.router)
     _add_own(app)
-    add_handlers(app, _failed)
+    add_handlers(app)
     app.mount("/console", _Console(directory=CONSOLE, html=True), name="console")
-    app.add_middleware(Door, serving=serving)
-    return app
+    return Door(app, serving)
 
 
 class _Console(StaticFiles):
@@ -101,7 +98,3 @@ def _add_own(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return RedirectResponse("/console/docs.html")
-
-
-def _failed(request: Request, error: Any) -> None:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)

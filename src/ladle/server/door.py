@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import HTTPConnection
@@ -26,6 +27,9 @@ Send = Callable[[Message], Awaitable[None]]
 _JSON_BYTES_MAX = 4 << 20
 """A body that is JSON and no rows: it is parsed in the event loop."""
 _BODY_SECONDS_MAX = 60.0
+_UNWANTED_BYTES_MAX = 1 << 30
+_UNWANTED_SECONDS_MAX = 5.0
+_ALWAYS = ("/healthz", "/readyz", "/metrics")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -35,11 +39,11 @@ _HEADERS = [
 
 
 class Door:
-    """ASGI middleware."""
+    """The outermost of the server's ASGI applications."""
 
     def __init__(self, app: Any, serving: Serving) -> None:
         self._app = app
-        self._serving = serving
+        self.serving = serving
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,21 +62,22 @@ class Door:
             await send(message)
 
         # Those who wait for changes are counted by the hub, and health is told at any time.
-        accepted = dict(scope["headers"]).get(b"accept", b"")
-        waits = b"text/event-stream" in accepted or scope["path"] in ("/healthz", "/readyz", "/metrics")
+        headers = dict(scope["headers"])
+        waits = b"text/event-stream" in headers.get(b"accept", b"") or scope["path"] in _ALWAYS
         self._inside += not waits
         try:
-            if not waits and self._inside > self._serving.settings.requests_max:
+            if not waits and self._inside > self.serving.settings.requests_max:
                 raise Busy("The server is busy.", hint="try again in a moment; the setting requests_max bounds it")
             if scope["path"].startswith("/v1/"):
-                scope["ladle.session"] = self._serving.session(HTTPConnection(scope))
-                receive = await self._body(scope, receive)
-                name = express.asked_for(scope)
+                connection = HTTPConnection(scope)
+                session = scope["ladle.session"] = self.serving.session(connection)
+                name = express.asked_for(scope, headers)
                 if name is not None:
-                    answer = await express.answered(self._serving, scope["ladle.session"], HTTPConnection(scope), name)
-                    await answer(scope, receive, sending)
                     path = express.PATH
+                    answer = await express.safely(self.serving, session, connection, name)
+                    await answer(scope, receive, sending)
                     return
+                receive = await self._body(scope, headers, receive)
             await self._app(scope, receive, sending)
         except LadleError as error:
             response = error_response(error)
@@ -82,15 +87,17 @@ class Door:
         finally:
             self._inside -= not waits
             path = path or getattr(scope.get("route"), "path", "other")
-            self._serving.metrics.request(scope["method"], path, status, time.perf_counter() - began)
+            self.serving.metrics.request(scope["method"], path, status, time.perf_counter() - began)
 
-    async def _body(self, scope: Scope, receive: Receive) -> Receive:
+    async def _body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """The body, read and bounded; afterwards what comes is the news that the client is gone."""
-        most = self._serving.settings.request_bytes_max
+        most = self.serving.settings.request_bytes_max
         if not scope["path"].endswith("/rows"):
             most = min(most, _JSON_BYTES_MAX)
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > most:
+            if headers.get(b"expect", b"").lower() != b"100-continue":
+                await _let_finish(receive)
             raise _too_large(most)
         parts: list[bytes] = []
         size = 0
@@ -101,10 +108,12 @@ class Door:
             except TimeoutError:
                 raise BadRequest(f"The body took longer than {_BODY_SECONDS_MAX:g} s to come.") from None
             if message["type"] != "http.request":
-                break
+                raise BadRequest("The client left before the whole body had come.")
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > most:
+                parts.clear()
+                await _let_finish(receive)
                 raise _too_large(most)
             if not message.get("more_body", False):
                 break
@@ -118,6 +127,19 @@ class Door:
             return given
 
         return receiving
+
+
+async def _let_finish(receive: Receive) -> None:
+    """Receives the rest of a body that is not wanted, within bounds: a client that is still sending would find its
+    connection reset, and not read why."""
+    unwanted = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_UNWANTED_SECONDS_MAX):
+            while unwanted < _UNWANTED_BYTES_MAX:
+                message = await receive()
+                if not message.get("more_body", False):
+                    return
+                unwanted += len(message["body"])
 
 
 def _too_large(most: int) -> TooLarge:

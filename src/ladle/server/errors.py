@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,8 @@ from starlette.responses import Response
 from ladle.errors import LadleError, LimitExceeded
 from ladle.formats.writing import encoded
 from ladle.remote import forms
+
+_log = logging.getLogger(__name__)
 
 _STATUS = {
     "sql": 400,
@@ -100,9 +102,14 @@ def error_response(error: LadleError) -> Response:
     return Response(content, status, headers, media_type="application/json")
 
 
-def add_handlers(app: FastAPI, failed: Any) -> None:
-    """`failed` is called with what nobody expected."""
+def unexpected_response(error: Exception, method: str, path: str) -> Response:
+    """For what is ours to mend; the log has it."""
+    _log.error("%s %s failed", method, path, exc_info=error)
+    content = {"code": "internal", "message": f"The server failed: {type(error).__name__}.", "hint": "see its log"}
+    return Response(encoded({"error": {**content, "position": None}}), 500, media_type="application/json")
 
+
+def add_handlers(app: FastAPI) -> None:
     async def known(request: Request, error: Exception) -> Response:
         assert isinstance(error, LadleError)
         return error_response(error)
@@ -125,9 +132,7 @@ def add_handlers(app: FastAPI, failed: Any) -> None:
         return error_response(trouble)
 
     async def unexpected(request: Request, error: Exception) -> Response:
-        failed(request, error)
-        content = {"code": "internal", "message": f"The server failed: {type(error).__name__}.", "hint": "see its log"}
-        return Response(encoded({"error": {**content, "position": None}}), 500, media_type="application/json")
+        return unexpected_response(error, request.method, request.url.path)
 
     app.add_exception_handler(LadleError, known)
     app.add_exception_handler(RequestValidationError, invalid)

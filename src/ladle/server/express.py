@@ -1,18 +1,22 @@
 """The request that comes thousands of times: an answer of a standing query, as it is now.
 
-FastAPI finds routes and parameters with a millisecond of Python. So this one, when it has no parameters, goes past it;
-with parameters it goes FastAPI's way, to the same function.
+FastAPI finds routes and parameters with a millisecond of Python. So this one, when it has no parameters and no body,
+goes past it; with parameters it goes FastAPI's way, to the same function.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import unquote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ladle.engine.session import Session
+from ladle.errors import LadleError
+from ladle.server.errors import error_response, unexpected_response
 from ladle.server.origin import Scope
 from ladle.server.respond import Responder
 from ladle.server.serving import Serving
@@ -21,13 +25,25 @@ PATH = "/v1/queries/{name}/answer"
 _BEGIN, _END = PATH.split("{name}")
 
 
-def asked_for(scope: Scope) -> str | None:
+def asked_for(scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
     """The query whose answer is asked for, without parameters."""
     path: str = scope["path"]
     if scope["method"] != "GET" or scope["query_string"] or not (path.startswith(_BEGIN) and path.endswith(_END)):
         return None
+    if b"content-length" in headers or b"transfer-encoding" in headers:
+        return None
     name = scope.get("raw_path", path.encode()).decode("latin-1")[len(_BEGIN) : -len(_END)]
     return unquote(name) if name and "/" not in name else None
+
+
+async def safely(serving: Serving, session: Session, connection: HTTPConnection, name: str) -> Response:
+    """The answer, or what went wrong: here nobody else would say it."""
+    try:
+        return await answered(serving, session, connection, name)
+    except LadleError as error:
+        return error_response(error)
+    except Exception as error:
+        return unexpected_response(error, "GET", connection.url.path)
 
 
 async def answered(
@@ -41,6 +57,10 @@ async def answered(
     keep: bool = True,
 ) -> Response:
     responder = Responder(connection, serving.pages, session.user.name, serving.settings.page_rows_max)
-    return await serving.answering(
-        session.query(name).plan, lambda: responder.one(session.invoke(name, now=now), limit, keep=keep)
-    )
+    query = session.query(name)
+
+    def answer() -> Response:
+        return responder.one(session.invoke(name, now=now), limit, keep=keep)
+
+    # The past may be far away on the disk.
+    return await (serving.answering(query, answer) if now is None else run_in_threadpool(answer))

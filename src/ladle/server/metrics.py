@@ -25,12 +25,19 @@ class Metrics:
         self._seconds = Histogram(
             "ladle_request_seconds", "Time of requests", labels, registry=self._registry, buckets=_BUCKETS
         )
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        """By method, path and status: found sooner than by their labels."""
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
         # Methods that nobody knows must not make a series each.
         method = method if method in ("GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH") else "other"
-        self._requests.labels(method, path, str(status)).inc()
-        self._seconds.labels(method, path).observe(seconds)
+        series = self._series.get((method, path, status))
+        if series is None:
+            series = self._requests.labels(method, path, str(status)), self._seconds.labels(method, path)
+            self._series[method, path, status] = series
+        counter, histogram = series
+        counter.inc()
+        histogram.observe(seconds)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

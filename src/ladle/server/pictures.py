@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ladle import sql
-from ladle.engine.session import Session
+from ladle.engine.session import HIDDEN, Session
 from ladle.plan import Plan
 
 
@@ -15,6 +15,10 @@ def plan_picture(session: Session, text: str) -> dict[str, Any]:
     state = catalog.query(text)
     plan = state.plan if state is not None else sql.bind(text, catalog)
     picture = _Picture()
+    title = state.name if state is not None else "answer"
+    if session.hides(plan):
+        picture.edge(picture.node("residual", "hidden", HIDDEN), picture.node("answer", title, ""))
+        return picture.graph()
     residual = picture.node("residual", _engine(plan), plan.residual.spark_sql)
     joined = set(plan.joined.scans) if plan.joined is not None else set()
     filtered: dict[int, str] = {}
@@ -38,8 +42,8 @@ def plan_picture(session: Session, text: str) -> dict[str, Any]:
             picture.edge(join, residual)
     for table in plan.tables:
         picture.edge(picture.node("table", table.table, ""), residual)
-    picture.edge(residual, picture.node("answer", state.name if state is not None else "answer", ""))
-    return {"nodes": picture.nodes, "edges": picture.edges}
+    picture.edge(residual, picture.node("answer", title, ""))
+    return picture.graph()
 
 
 def _counted(number: int, what: str) -> str:
@@ -63,3 +67,6 @@ class _Picture:
 
     def edge(self, source: str, target: str) -> None:
         self.edges.append([source, target])
+
+    def graph(self) -> dict[str, Any]:
+        return {"nodes": self.nodes, "edges": self.edges}

@@ -7,6 +7,7 @@ import io
 import pyarrow as pa
 
 from ladle.errors import TypeMismatch
+from ladle.formats.arrow import unpacked_bytes
 from ladle.formats.reading import read_rows
 from ladle.remote.http import ARROW
 from ladle.schema import StreamSchema, TableSchema
@@ -20,16 +21,23 @@ _FORMS = {
     "application/json": "json",
     "text/csv": "csv",
 }
-_ARROW_BYTES_MAX = 1 << 30
+_UNPACKED = 4
+"""How much larger than a body may be the rows may be that Arrow makes of it."""
+_ROW_BYTES = 8
+"""What a row counts at least: one that is nothing but NULLs takes no room before it is in a stream."""
 _PLACE = "body"
 """What stands for the file in the reason why a row went to the quarantine."""
 
 
-def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema, *, plain: bool = False) -> pa.Table:
-    """One table of all rows; `plain` is without the places that a quarantine would name."""
+def received(
+    body: bytes, content_type: str, schema: StreamSchema | TableSchema, bytes_max: int, *, plain: bool = False
+) -> pa.Table:
+    """One table of all rows, of a body of at most `bytes_max`; `plain` is without the places that a quarantine would
+    name.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == ARROW:
-        return _arrow(body)
+        return _arrow(pa.py_buffer(body), bytes_max * _UNPACKED)
     form = _FORMS.get(kind)
     if form is None:
         raise UnknownFormat(
@@ -52,21 +60,31 @@ def received(body: bytes, content_type: str, schema: StreamSchema | TableSchema,
     return table.drop_columns([name for name in (FILE, LINE, RAW) if name in table.column_names])
 
 
-def _arrow(body: bytes) -> pa.Table:
-    """Looked through before anything is done with it: a buffer that points outside of itself would end the process."""
+def _arrow(body: pa.Buffer, most: int) -> pa.Table:
+    """Looked through before anything is done with it: a buffer that points outside of itself would end the process, and
+    so would one that has room in a body and, unpacked, none here.
+    """
     batches = []
     size = 0
     try:
+        _refuse_larger(unpacked_bytes(body), most)
         with pa.ipc.open_stream(body) as reader:
             for batch in reader:
-                size += batch.nbytes
-                if size > _ARROW_BYTES_MAX:
-                    raise TooLarge(f"The rows have more than {_ARROW_BYTES_MAX:,} bytes when they are unpacked.")
+                size += max(batch.nbytes, batch.num_rows * _ROW_BYTES)
+                _refuse_larger(size, most)
                 batch.validate(full=True)
                 batches.append(batch)
             return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadRequest(f"The body is no Arrow stream: {_first_line(error)}.") from None
+
+
+def _refuse_larger(size: int, most: int) -> None:
+    if size > most:
+        raise TooLarge(
+            f"The rows have more than {most:,} bytes when they are unpacked.",
+            hint="send them in parts, or have the setting request_bytes_max raised",
+        )
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -40,6 +40,7 @@ _ROWS = {
     }
 }
 """What FastAPI can't see of a body that is read as bytes."""
+_STATUS = Query(description="also say how each is: `status`, with coverage, invocations and what is kept")
 _PAGE_ROWS = Query(ge=1, le=10_000_000, description="rows in one response at most")
 
 router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}})
@@ -77,12 +78,19 @@ def queries(
     after: Annotated[int, Query(ge=0, description="how many to pass over: see `next` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = _QUERIES_PAGE,
     like: Annotated[str, Query(max_length=255, description="a part of the name")] = "",
+    owned: Annotated[bool, Query(description="only those that belong to somebody")] = False,
+    status: Annotated[bool, _STATUS] = False,
 ) -> Response:
     catalog = session.catalog
     found = [state for state in catalog.standing() if like.lower() in state.name.lower()]
+    if owned:
+        found = [state for state in found if catalog.access.owner(state.name) is not None]
     shown = [_query(session, state) for state in found[after : after + limit]]
-    more = f"/v1/queries?after={after + limit}&limit={limit}" if after + limit < len(found) else None
-    more = f"{more}&like={quote(like, safe='')}" if more and like else more
+    if status:
+        _add_statuses(session, shown)
+    asked = f"&like={quote(like, safe='')}" if like else ""
+    asked += ("&owned=true" if owned else "") + ("&status=true" if status else "")
+    more = f"/v1/queries?after={after + limit}&limit={limit}{asked}" if after + limit < len(found) else None
     return json_reply({"queries": shown, "total": len(found), "next": more})
 
 
@@ -102,12 +110,15 @@ def register(body: Registration, session: Asking) -> Response:
 
 
 @router.get("/queries/{name}", tags=["queries"], summary="One standing query")
-def query(name: str, session: Asking) -> Response:
+def query(name: str, session: Asking, status: Annotated[bool, _STATUS] = False) -> Response:
     state = session.query(name)
     schema = state.plan.schema
     columns = None if schema is None else [{"name": f.name, "type": type_name(f.type)} for f in schema]
     streams = list(state.shape.streams)
-    return json_reply({**_query(session, state), "columns": columns, "streams": streams})
+    shown = {**_query(session, state), "columns": columns, "streams": streams}
+    if status:
+        _add_statuses(session, [shown])
+    return json_reply(shown)
 
 
 @router.delete("/queries/{name}", tags=["queries"], summary="Unregister a query")
@@ -160,16 +171,23 @@ def revoke(name: str, to: str, session: Asking) -> Response:
 
 
 def _query(session: Session, state: Any) -> dict[str, Any]:
-    access = session.catalog.access
+    catalog = session.catalog
     return {
         "name": state.name,
         "sql": state.sql,
         "materialize": state.materialize.value,
         "window": state.shape.window_kinds,
-        "owner": access.owner(state.name),
-        "shared_with": sorted(access.grants.get(state.name.lower(), ())),
+        "owner": catalog.access.owner(state.name),
+        "shared_with": catalog.shared_with(state.name),
         "created_us": state.created_us,
     }
+
+
+def _add_statuses(session: Session, shown: list[dict[str, Any]]) -> None:
+    """One that was dropped meanwhile has none."""
+    statuses = {each.name: asdict(each) for each in session.status([each["name"] for each in shown]).queries}
+    for each in shown:
+        each["status"] = statuses.get(each["name"])
 
 
 # -- streams --
@@ -224,11 +242,13 @@ async def push(
     name: str,
     request: Request,
     session: Asking,
+    serving: Served,
     wait: Annotated[bool, Query(description="answer when the rows are visible, with their epoch")] = False,
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Response:
     """JSON lines, an Arrow stream or CSV with a header. The rows are durable when the response comes. A push that is
-    sent again with the same Idempotency-Key counts once. Rows that don't fit go to the stream's quarantine.
+    sent again with the same Idempotency-Key counts once, and the response says that it was `repeated`. Rows that don't
+    fit go to the stream's quarantine.
     """
     session.need(Role.WRITER, "push rows")
     if idempotency_key is not None and not idempotency_key.strip():
@@ -240,16 +260,20 @@ async def push(
         schema = next((s.schema for s in session.streams() if s.name.lower() == name.lower()), None)
         if schema is None:
             raise unknown("stream", name, [s.name for s in session.streams()])
-        table = received(body, kind, schema)
-        epoch = session.push(name, table, wait=wait, key=idempotency_key)
-        return {"rows": len(table), "epoch": epoch}
+        table = received(body, kind, schema, serving.settings.request_bytes_max)
+        handed = session.hand_over(name, table, wait=wait, key=idempotency_key)
+        return {"rows": len(table), "epoch": handed.epoch, "repeated": handed.repeated}
 
     return json_reply(await run_in_threadpool(take))
 
 
 def _stream(each: Any) -> dict[str, Any]:
-    columns = [{"name": column.name, "type": type_name(column.type)} for column in each.schema.columns]
-    return {**forms.stream_to_json(each), "columns": columns}
+    return {**forms.stream_to_json(each), "columns": _columns(each.schema)}
+
+
+def _columns(schema: StreamSchema | TableSchema) -> list[dict[str, str]]:
+    """As people read them; the schema beside it is for programs of ours."""
+    return [{"name": column.name, "type": type_name(column.type)} for column in schema.columns]
 
 
 # -- tables --
@@ -257,7 +281,7 @@ def _stream(each: Any) -> dict[str, Any]:
 
 @router.get("/tables", tags=["tables"], summary="The tables")
 def tables(session: Asking) -> Response:
-    return json_reply({"tables": [forms.table_to_json(each) for each in session.tables()]})
+    return json_reply({"tables": [_table(each) for each in session.tables()]})
 
 
 @router.post("/tables", tags=["tables"], status_code=201, summary="Create a table")
@@ -276,7 +300,7 @@ def drop_table(name: str, session: Asking, cascade: bool = False, if_exists: boo
 
 
 @router.post("/tables/{name}/rows", tags=["tables"], summary="Insert rows: all of them, or none", openapi_extra=_ROWS)
-async def insert(name: str, request: Request, session: Asking) -> Response:
+async def insert(name: str, request: Request, session: Asking, serving: Served) -> Response:
     session.need(Role.WRITER, "insert rows")
     body = await request.body()
     kind = request.headers.get("content-type", "")
@@ -285,9 +309,14 @@ async def insert(name: str, request: Request, session: Asking) -> Response:
         known = next((t for t in session.tables() if t.name.lower() == name.lower()), None)
         if known is None:
             raise unknown("table", name, [t.name for t in session.tables()])
-        return {"rows": session.insert(name, received(body, kind, known.schema, plain=True))}
+        rows = received(body, kind, known.schema, serving.settings.request_bytes_max, plain=True)
+        return {"rows": session.insert(name, rows)}
 
     return json_reply(await run_in_threadpool(take))
+
+
+def _table(each: Any) -> dict[str, Any]:
+    return {**forms.table_to_json(each), "columns": _columns(each.schema)}
 
 
 # -- functions --
@@ -295,7 +324,7 @@ async def insert(name: str, request: Request, session: Asking) -> Response:
 
 @router.get("/functions", tags=["functions"], summary="The users' functions")
 def functions(session: Asking) -> Response:
-    return json_reply({"functions": [each.to_json() for each in session.functions()]})
+    return json_reply({"functions": [{**each.to_json(), "signature": each.signature} for each in session.functions()]})
 
 
 @router.post("/functions", tags=["functions"], status_code=201, summary="Create a function; for admins")

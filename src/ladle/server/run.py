@@ -35,7 +35,7 @@ class Server:
         if settings.tls_certificate:
             tls = {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key or None}
         app = create_app(db, settings)
-        self._hub = app.state.serving.hub
+        self._hub = app.serving.hub
         config = uvicorn.Config(
             app,
             log_config=None,

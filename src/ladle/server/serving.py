@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,20 +12,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from ladle.access import LOCAL, Role, User, secret_digest
+from ladle.access import LOCAL_USER, User, secret_digest
+from ladle.catalog import QueryState
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.engine.session import Session
-from ladle.plan import Engine, Plan
-from ladle.server.audit import Audit
+from ladle.plan import Engine
 from ladle.server.history import History
 from ladle.server.hub import Hub
 from ladle.server.metrics import Metrics
 from ladle.server.origin import Scope, Unauthenticated, is_local
 from ladle.server.pages import Pages
 
-_QUICK_THREADS = 2
-_LOCAL = User(LOCAL, Role.ADMIN, local=True)
+_QUICK_SECONDS_MAX = 0.005
 
 
 @dataclass
@@ -37,23 +35,23 @@ class Serving:
     pages: Pages
     history: History
     metrics: Metrics
-    audit: Audit
-    _quick: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_QUICK_THREADS, thread_name_prefix="ladle-answer")
-    )
+    _quick: set[int] = field(default_factory=set)
+    """Queries, by id, that were answered quickly the last time."""
 
-    async def answering(self, plan: Plan, call: Callable[[], Response]) -> Response:
-        """In a thread: of few, if it takes a millisecond or so of Python. More of those at a time would only wait for
-        each other, and cost all of them by it. What DuckDB or Spark run is none of these.
+    async def answering(self, query: QueryState, call: Callable[[], Response]) -> Response:
+        """Here and now, if it takes a millisecond or so of Python, and did the last time: threads that take turns at
+        Python cost more than that. In a thread otherwise, or when DuckDB or Spark run it.
         """
-        residual = plan.residual
-        if residual.engine is Engine.PROJECTION or residual.aggregate is not None:
-            return await asyncio.get_running_loop().run_in_executor(self._quick, call)
-        return await run_in_threadpool(call)
-
-    def close(self) -> None:
-        self._quick.shutdown(wait=False, cancel_futures=True)
-        self.audit.close()
+        residual = query.plan.residual
+        if residual.engine is not Engine.PROJECTION and residual.aggregate is None:
+            return await run_in_threadpool(call)
+        began = time.perf_counter()
+        response = call() if query.id in self._quick else await run_in_threadpool(call)
+        if time.perf_counter() - began <= _QUICK_SECONDS_MAX:
+            self._quick.add(query.id)
+        else:
+            self._quick.discard(query.id)
+        return response
 
     def user(self, connection: HTTPConnection) -> User:
         """Whose request this is. Raises Denied."""
@@ -69,22 +67,17 @@ class Serving:
         else:
             local = is_local(connection.scope)
             if local and self.settings.anonymous == "loopback":
-                return _LOCAL
+                return LOCAL_USER
             why = "everybody needs one here" if local else "only programs on the server's own machine need none"
             error = Unauthenticated(
                 f"A token is needed: {why}.",
                 hint="send it as 'Authorization: Bearer TOKEN'; an admin makes one with CREATE TOKEN name ROLE reader",
             )
-        self.audit.note_stranger(address_of(connection.scope), connection.url.path)
+        self.db.rights.audit.note_stranger(address_of(connection.scope), connection.url.path)
         raise error
 
     def session(self, connection: HTTPConnection) -> Session:
-        user = self.user(connection)
-        address = address_of(connection.scope)
-        return self.db.session(
-            user,
-            note=lambda action, target, outcome: self.audit.note(user.name, address, action, target, outcome),
-        )
+        return self.db.session(self.user(connection), address_of(connection.scope))
 
 
 def address_of(scope: Scope) -> str:

@@ -75,6 +75,9 @@ class InlinePipeline:
     ) -> Attached:
         raise PipelineError("Sources are attached to Spark.")
 
+    def give_up_start(self) -> None:
+        pass
+
     def close(self) -> None:
         self.started = False
 

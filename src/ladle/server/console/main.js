@@ -1,16 +1,31 @@
 // Which view is shown (by the address after #), who is looking, and what is asked when the server wants a token.
 
-import { door, get, token } from "./api.js";
+import { accessView } from "./access.js";
+import { door, token } from "./api.js";
 import { h, showError } from "./dom.js";
+import { functionsView } from "./functions.js";
 import { connection } from "./history.js";
+import { forget, whoAmI } from "./me.js";
 import { queriesView } from "./queries.js";
 import { queryView } from "./query.js";
+import { sourcesView } from "./sources.js";
 import { sqlView } from "./sql.js";
 import { streamView } from "./stream.js";
 import { streamsView } from "./streams.js";
+import { tableView, tablesView } from "./tables.js";
 
 const main = document.getElementById("main");
-const VIEWS = { streams: [streamsView, streamView], queries: [queriesView, queryView], sql: [sqlView] };
+const VIEWS = {
+  streams: [streamsView, streamView],
+  queries: [queriesView, queryView],
+  sql: [sqlView],
+  tables: [tablesView, tableView],
+  functions: [functionsView],
+  sources: [sourcesView],
+  access: [accessView],
+};
+// Lists that one entry of the navigation leads to.
+const CATALOG = ["tables", "functions", "sources"];
 let leaving = new AbortController();
 let first = true;
 
@@ -30,7 +45,7 @@ function route() {
   leaving.abort();
   leaving = new AbortController();
   for (const link of document.querySelectorAll(".bar nav a")) {
-    const current = link.hash === `#/${kind || "streams"}`;
+    const current = link.hash === `#/${CATALOG.includes(kind) ? CATALOG[0] : kind || "streams"}`;
     if (current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -61,7 +76,10 @@ function ask(why) {
     dialog.addEventListener("close", () => {
       asking = null;
       declined = dialog.returnValue !== "enter";
-      if (!declined) token.set(text.value.trim());
+      if (!declined) {
+        token.set(text.value.trim());
+        forget();
+      }
       resolve(!declined);
     }, { once: true });
   });
@@ -73,7 +91,7 @@ door.ask = (why) => (declined ? Promise.resolve(false) : ask(why));
 
 async function showMe() {
   try {
-    const me = await get("/v1/me");
+    const me = await whoAmI();
     who.replaceChildren(me.name, h("span", { class: "hint" }, ` ${me.role}`));
     who.setAttribute("aria-label", `You are ${me.name}, ${me.role}. Enter another token`);
   } catch {

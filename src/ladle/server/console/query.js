@@ -1,12 +1,15 @@
 // One standing query: its text, its answer now, as it changes, and in the past.
 
+import { sharedWith } from "./access.js";
 import { at, follow, get, invoke, pause, remove } from "./api.js";
 import { picture, summary, table } from "./answer.js";
 import { count, dayAndClock, duration, moment, percent } from "./format.js";
 import { field, h, section, select, showError, tabs } from "./dom.js";
-import { coverageOf, modeOf, statuses } from "./queries.js";
+import { coverageOf, modeOf } from "./queries.js";
 import { explanation } from "./plan.js";
 import { keepText } from "./editor.js";
+import { owns, whoAmI } from "./me.js";
+import { sharing } from "./sharing.js";
 import { timeSlider } from "./slider.js";
 
 const PAGE_ROWS = 2_000;
@@ -17,38 +20,47 @@ export function queryView(root, name, signal) {
   const trouble = h("p", { class: "notice bad", role: "alert", hidden: true });
   const facts = h("dl", { class: "figures" });
   const text = h("pre", { class: "sql", tabindex: "0", "aria-label": "The query's text" });
+  const dropping = h("button", { type: "button", hidden: true, click: () => drop(name, trouble) }, "Drop");
   root.append(
     h("div", { class: "row" }, h("h1", {}, name),
-      h("a", { class: "button", href: "#/sql", click: () => keepText(text.textContent) }, "Edit a copy"),
-      h("button", { type: "button", click: () => drop(name, trouble) }, "Drop")),
+      h("a", { class: "button", href: "#/sql", click: () => keepText(text.textContent) }, "Edit a copy"), dropping),
     trouble,
     facts,
     text,
   );
   const shown = answerPanel(name, signal);
-  root.append(shown.element);
+  const shared = sharing(name, describe, signal);
+  root.append(shown.element, shared.element);
   describe();
 
   async function describe() {
     try {
-      const [query, states] = await Promise.all([get(at("queries", name), { signal }), statuses(signal)]);
-      const state = states?.get(query.name);
+      const [query, me] = await Promise.all([get(at("queries", name), { signal }), whoAmI()]);
       text.textContent = query.sql;
-      const all = {
-        streams: query.streams.join(", ") || "–",
-        window: query.window,
-        mode: modeOf(query, state),
-        coverage: state ? percent(coverageOf(state)) : "–",
-        invocations: state ? count(state.invocations) : "–",
-        owner: query.owner ?? "–",
-        "shared with": query.shared_with.join(", ") || "nobody",
-        created: dayAndClock(query.created_us / 1000),
-      };
-      facts.replaceChildren(...Object.entries(all).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value))));
+      dropping.hidden = !owns(me, query);
+      shared.show(query, me);
+      showFacts(query);
       shown.limitPast(await retained(query.streams, signal));
+      // How it is takes longer to tell than what it is.
+      showFacts(await get(at("queries", name, "?status=true"), { signal }));
     } catch (error) {
       if (!signal.aborted) showError(trouble, error);
     }
+  }
+
+  function showFacts(query) {
+    const { status } = query;
+    const all = {
+      streams: query.streams.join(", ") || "–",
+      window: query.window,
+      mode: modeOf(query),
+      coverage: status ? percent(coverageOf(status)) : "…",
+      invocations: status ? count(status.invocations) : "…",
+      owner: query.owner ?? "–",
+      "shared with": query.owner === null ? "everybody" : sharedWith(query),
+      created: dayAndClock(query.created_us / 1000),
+    };
+    facts.replaceChildren(...Object.entries(all).map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value))));
   }
 }
 

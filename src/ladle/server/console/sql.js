@@ -5,6 +5,7 @@ import { picture, summary, table } from "./answer.js";
 import { duration } from "./format.js";
 import { editor, keepText, keptText } from "./editor.js";
 import { field, h, section, select, tabs } from "./dom.js";
+import { only } from "./me.js";
 import { explanation } from "./plan.js";
 
 const EXAMPLE = "-- Ctrl+Enter runs this.\nSHOW STREAMS;\n";
@@ -35,7 +36,7 @@ export function sqlView(root, _, signal) {
       h("div", { class: "row" },
         h("button", { type: "button", class: "main", click: run, title: "Ctrl+Enter" }, "Run ", h("kbd", {}, "Ctrl+Enter")),
         h("button", { type: "button", click: () => results.pick("Explain") }, "Explain"),
-        standing),
+        only("writer", standing)),
       told),
     section("Results", results.element),
   );

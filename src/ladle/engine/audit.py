@@ -1,10 +1,15 @@
-"""Who changed what, and who was refused: one JSON object a line, in the warehouse's `audit.log`."""
+"""Who changed what, and who was refused: one JSON object a line, in the warehouse's `audit.log`.
+
+There is one of it for a database, so that all doors of its process, the server's and the socket's, write to one file.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -17,10 +22,11 @@ _STRANGERS_MAX = 1_000
 
 
 class Audit:
+    """The file is made with the first line."""
+
     def __init__(self, path: Path) -> None:
-        self._handler = RotatingFileHandler(path, maxBytes=_BYTES_MAX, backupCount=_FILES_MAX, encoding="utf-8")
+        self._handler = _Private(path, maxBytes=_BYTES_MAX, backupCount=_FILES_MAX, encoding="utf-8", delay=True)
         self._handler.setFormatter(logging.Formatter("%(message)s"))
-        path.chmod(0o600)
         self._strangers: dict[str, float] = {}
         """When those without a token were last noted, by address."""
 
@@ -40,3 +46,10 @@ class Audit:
 
     def close(self) -> None:
         self._handler.close()
+
+
+class _Private(RotatingFileHandler):
+    """Each of its files is the owner's alone to read."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=lambda path, how: os.open(path, how, 0o600))
