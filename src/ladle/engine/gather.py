@@ -15,6 +15,10 @@ from ladle.columns import from_numpy
 
 Numbers = npt.NDArray[np.intp]
 
+_FEW = 500
+"""Fewer rows than that are taken without letting other threads run: `take` lets them each time, and the thread would
+wait for its turn again and again. It is also where NumPy's own indexing begins to let them."""
+
 
 class Pick(NamedTuple):
     """Rows of one segment: those with these numbers, or all from `start` to before `stop`."""
@@ -80,6 +84,8 @@ def _column(
         assert source is not None
         if pick.numbers is None:
             gathered[place] = source[pick.start : pick.stop]
+        elif len(pick.numbers) < _FEW:
+            gathered[place] = source[pick.numbers]
         else:
             # Numbers are in range; only with another mode than "raise" is there no copy in between.
             source.take(pick.numbers, out=gathered[place], mode="clip")

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,6 +53,7 @@ class Reader:
         self._wall_us = wall_us
         self._kinds: dict[int, tuple[Indices, list[BlockSet]]] = {}
         self._layouts: dict[int, Layout] = {}
+        self._directories: dict[int, Path] = {}
         self._last = LastFile()
 
     def extent(self, scan: Scan, now_us: int) -> Extent:
@@ -205,9 +207,11 @@ class Reader:
         self, stream: StreamState, piece: Piece, names: tuple[str, ...], *, once: bool = False
     ) -> list[CachedColumn]:
         """Columns of a whole segment, from the cache; `once` when they are looked at for a few rows."""
-        directory, schema = self._store.directory(stream), stream.schema.arrow
+        directory = self._directories.get(stream.id)
+        if directory is None:
+            directory = self._directories[stream.id] = self._store.directory(stream)
         name, group, last = piece.file.name, piece.row_group, self._last
-        return self._store.cache.columns(directory, name, group, names, schema, once=once, last=last)
+        return self._store.cache.columns(directory, name, group, names, stream.schema.arrow, once=once, last=last)
 
     def segment(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> pa.Table:
         """The same as a table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -50,7 +51,7 @@ def _row_batches(table: pa.Table) -> Iterator[Iterator[dict[str, Any]]]:
     for batch in table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
         # By position, because an answer may have two columns of one name.
         columns = [_json_values(column) for column in batch.columns]
-        yield (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+        yield map(dict, map(zip, repeat(names), zip(*columns, strict=True)))
 
 
 def _csv_has(type_: pa.DataType) -> bool:

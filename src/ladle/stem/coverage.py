@@ -29,7 +29,10 @@ class Coverage:
         """Without a directory nothing is covered."""
         self._directory = directory
         self._lock = threading.Lock()
-        self._names: dict[str, list[str]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        """By data file. Looked up without the lock, for each segment of each answer: so what is there is replaced, and
+        never changed.
+        """
         self._mapped: OrderedDict[str, Results] = OrderedDict()
         self._covered: dict[str, tuple[tuple[str, ...], BlockSet]] = {}
         self._covered_by: dict[str, BlockSet] = {}
@@ -46,7 +49,7 @@ class Coverage:
 
     def covered(self, data_file: str) -> BlockSet:
         """All blocks that are covered on a data file. Files that are covered alike share one set."""
-        names = tuple(self.names(data_file))
+        names = self.names(data_file)
         with self._lock:
             known = self._covered.get(data_file)
         if known is not None and known[0] == names:
@@ -69,7 +72,7 @@ class Coverage:
                 data_file = data_file_of(name)
                 if data_file is not None:
                     names.setdefault(data_file, []).append(name)
-            self._names = names
+            self._names = {data_file: tuple(own) for data_file, own in names.items()}
             self._covered = {file: known for file, known in self._covered.items() if file in names}
             still = {name for own in names.values() for name in own}
             self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in still}
@@ -81,10 +84,9 @@ class Coverage:
         with self._lock:
             return [(data_file, name) for data_file, names in self._names.items() for name in names]
 
-    def names(self, data_file: str) -> list[str]:
+    def names(self, data_file: str) -> tuple[str, ...]:
         """The results files of a data file, as last listed."""
-        with self._lock:
-            return list(self._names.get(data_file, ()))
+        return self._names.get(data_file, ())
 
     def covered_by(self, data_file: str, name: str) -> BlockSet:
         """The blocks that one results file covers; shared like those of `covered`."""
@@ -108,9 +110,11 @@ class Coverage:
         """Remove one results file, once others cover what it covered."""
         with self._lock:
             self._mapped.pop(name, None)
-            if name in self._names.get(data_file, ()):
-                self._names[data_file].remove(name)
+            self._forget(data_file, name)
         self._unlink(name)
+
+    def _forget(self, data_file: str, name: str) -> None:
+        self._names[data_file] = tuple(each for each in self.names(data_file) if each != name)
 
     def _unlink(self, name: str) -> None:
         if self._directory is not None:
@@ -118,10 +122,11 @@ class Coverage:
                 (self._directory / name).unlink(missing_ok=True)
 
     def _open(self, data_file: str, name: str) -> Results | None:
-        with self._lock:
-            if name in self._mapped:
+        mapped = self._mapped.get(name)
+        if mapped is not None:
+            with suppress(KeyError):  # another thread has just let it go
                 self._mapped.move_to_end(name)
-                return self._mapped[name]
+            return mapped
         assert self._directory is not None  # or there would be no name
         try:
             results = Results(self._directory / name)
@@ -130,8 +135,7 @@ class Coverage:
                 _log.warning("results file %s can't be read (%s); it is thrown away", name, error)
                 self._unlink(name)
             with self._lock:
-                if name in self._names.get(data_file, ()):
-                    self._names[data_file].remove(name)
+                self._forget(data_file, name)
             return None
         with self._lock:
             self._mapped[name] = results

@@ -206,9 +206,10 @@ class Results:
         if matched == rows:
             return Matches(rows)
         offsets = self._offsets[first:last, place].tolist()
-        sizes = [TILE] * (len(counts) - 1) + [rows - TILE * (len(counts) - 1)]
-        if all(count << 4 <= size for count, size in zip(counts, sizes, strict=True)):
+        last_size = rows - TILE * (len(counts) - 1)
+        if _all_sparse(counts, last_size):
             return Matches(rows, numbers=self._from_ids(counts, offsets, matched))
+        sizes = [TILE] * (len(counts) - 1) + [last_size]
         return Matches(rows, bits=self._from_bits(counts, offsets, sizes, rows))
 
     def mask(self, block: int) -> npt.NDArray[np.bool_]:
@@ -260,6 +261,12 @@ class Results:
     def _place(self, block: int) -> int | None:
         at = bisect_left(self._covered, block)
         return at if at < len(self._covered) and self._covered[at] == block else None
+
+
+def _all_sparse(counts: list[int], last_size: int) -> bool:
+    """Whether all tiles of a segment have row ids, not bits."""
+    *whole, last = counts
+    return max(whole, default=0) << 4 <= TILE and last << 4 <= last_size
 
 
 def data_file_of(name: str) -> str | None:
