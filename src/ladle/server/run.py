@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5
 """How long requests under way have when the server is stopped."""
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 """How long a thread that computes may keep others from running: a request goes from thread to thread, and waits so long
 at each step beside an epoch. Python's own is 5 ms.
 """
