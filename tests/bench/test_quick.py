@@ -1,4 +1,7 @@
-"""`ladle bench NAME --quick` runs, checks what it counts, and leaves figures, a plot and a page."""
+"""`ladle bench NAME --quick` runs, checks what it counts, and leaves figures, a plot and a page.
+
+Those that take half a minute each are run by `make soak`.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.count("NOT met") == sum(not bar["met"] for bar in bars)
 
 
+@pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_psoup(tmp_path: Path) -> None:
     assert main(["bench", "psoup", "--quick", "--out", str(tmp_path)]) == 0
@@ -65,6 +69,7 @@ def test_psoup(tmp_path: Path) -> None:
     assert all(f"| {bar['what']} |" in page for bar in value["bars"])
 
 
+@pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_joins(tmp_path: Path) -> None:
     """Every run in it compares its pairs with DuckDB's."""
@@ -116,6 +121,7 @@ def test_cacq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(bar["what"] in out for bar in value["bars"])
 
 
+@pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_server(tmp_path: Path) -> None:
     assert main(["bench", "server", "--quick", "--out", str(tmp_path)]) == 0

@@ -249,7 +249,7 @@ def test_columns_have_the_names_of_the_query(db: Database) -> None:
     assert change.window == query.invoke().window
 
 
-@settings(max_examples=at_one_row(1, 25), deadline=None)
+@settings(max_examples=at_one_row(1, 12), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_what_is_computed_is_told_as_the_difference_of_answers(
     seed: int, tmp_path_factory: pytest.TempPathFactory
