@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -68,6 +69,11 @@ def connect(
 
         token = token if token is not None else os.environ.get("LADLE_TOKEN")
         return RemoteDatabase(HttpTransport(where, token, certificate=certificate))
+    if isinstance(where, str) and re.fullmatch(r"[\w.-]+:\d+(/.*)?", where):
+        raise LadleError(
+            f"'{where}' is neither a server's address nor a folder's name.",
+            hint=f"http://{where}, or a Path for a folder",
+        )
     if token is not None or certificate is not None:
         raise LadleError("A token and a certificate are for servers, not for a folder.")
     return open_database(where, **how)

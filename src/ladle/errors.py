@@ -93,6 +93,12 @@ class Denied(LadleError):
     code = "denied"
 
 
+class Unauthenticated(Denied):
+    """Nobody knows who the caller is."""
+
+    code = "unauthenticated"
+
+
 class LimitExceeded(LadleError):
     """More than a setting allows; the message names it."""
 
@@ -103,6 +109,9 @@ class InvocationTimeout(LadleError):
     """An answer took longer than `invoke_seconds_max`."""
 
     code = "timeout"
+
+    def __init__(self, message: str, *, hint: str | None = None, position: Position | None = None) -> None:
+        super().__init__(message, hint=hint or "the setting invoke_seconds_max bounds it", position=position)
 
 
 class WarehouseError(LadleError):

@@ -196,19 +196,17 @@ def test_closing_waits_for_a_push_in_the_middle(open_db: Open, monkeypatch: pyte
     db = open_db()
     db.sql(TICKS)
     lane = db._ingest.lane(db.catalog.streams["ticks"])
-    put, closing = lane.inbox.put, threading.Event()
-    numbers: list[int] = []
+    put, closing = lane.inbox.put_once, threading.Event()
     owned: list[bool] = []
 
-    def slow(table: object, *key: object) -> int:
+    def slow(*given: Any) -> tuple[int, bool]:
         closer = threading.Thread(target=db.close)
         closer.start()
         closing.wait(0.2)
         owned.append(db._store.warehouse.writable)
-        numbers.append(put(table, *key))
-        return numbers[0]
+        return put(*given)
 
-    monkeypatch.setattr(lane.inbox, "put", slow)
+    monkeypatch.setattr(lane.inbox, "put_once", slow)
     db.push("ticks", [{"n": 1, "at": at(1)}])
     assert owned == [True]
     eventually(lambda: not db._store.warehouse.writable, "it does not close")

@@ -376,3 +376,18 @@ def test_a_body_is_not_waited_for_from_strangers(serve: Serve) -> None:
         stranger.sendall(b"POST /v1/sql HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
         assert stranger.recv(100).startswith(b"HTTP/1.1 401")
     assert httpx.get(f"{url}/v1/me", trust_env=False).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["ladle_x", "Token abc", "Bearer", "Basic d2ltOnB3", ""])
+def test_a_header_that_is_no_token_makes_nobody_local(served: tuple[Database, str], header: str) -> None:
+    """Whoever sends one means to be somebody, also on this machine."""
+    reply = httpx.get(f"{served[1]}/v1/me", headers={"Authorization": header}, trust_env=False)
+    assert code_of(reply) == (401, "unauthenticated")
+    assert "Bearer TOKEN" in reply.json()["error"]["hint"]
+
+
+def test_a_writer_is_not_told_that_there_are_no_tokens(people: dict[str, httpx.Client]) -> None:
+    people["alice"].post("/v1/queries", json={"name": "mine", "sql": "SELECT n FROM ticks"})
+    reply = people["alice"].post("/v1/sql", json={"sql": "GRANT SELECT ON QUERY mine TO bobb"})
+    assert reply.status_code in (400, 404), reply.text
+    assert "none" not in reply.text

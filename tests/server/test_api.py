@@ -286,3 +286,18 @@ def test_history_has_samples(served: tuple[Database, str], http: httpx.Client) -
     samples = http.get("/v1/history").json()["samples"]
     assert samples
     assert set(samples[-1]) == {"at", "epoch", "queries", "invocations", "subscribers", "streams", "tickets"}
+
+
+def test_a_script_that_has_no_room_in_the_form_is_not_run(http: httpx.Client) -> None:
+    script = {"sql": "CREATE TABLE t (n INT); SELECT 2"}
+    for accept in ("text/csv", "application/vnd.apache.arrow.stream"):
+        assert code_of(http.post("/v1/sql", json=script, headers={"Accept": accept})) == (406, "not_acceptable")
+        assert http.post("/v1/sql", json={"sql": " "}, headers={"Accept": accept}).status_code == 406
+    assert http.get("/v1/tables").json()["tables"] == []
+
+
+def test_of_several_queries_the_one_that_is_wrong_is_named(http: httpx.Client) -> None:
+    queries = {"right": "SELECT n FROM ticks", "wrong": "SELECT m FROM ticks"}
+    error = http.post("/v1/queries", json={"queries": queries}).json()["error"]
+    assert error["message"].startswith("In query 'wrong': ")
+    assert http.get("/v1/queries").json()["queries"] == []

@@ -8,9 +8,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.spark.programs import end, in_session, start, wait_until
 
@@ -48,6 +50,40 @@ def test_a_server_is_stopped_while_spark_starts(tmp_path: Path, seconds: float) 
     assert out.endswith("stopping\n")
     assert "did not start" not in err
     assert "Traceback" not in err
+    assert took < SECONDS_MAX
+
+
+def test_a_push_that_waits_for_spark_is_told_that_it_is_safe(tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    with ladle.connect(warehouse) as db:
+        db.sql("CREATE STREAM s (t STRING)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ladle.cli", "serve", "-w", str(warehouse), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().partition(" at ")[2].split()[0]
+    wait_until(lambda: len(in_session(process.pid)) > 1)
+    replies: list[httpx.Response] = []
+
+    def push() -> None:
+        headers = {"Content-Type": "application/x-ndjson"}
+        where = f"{url}/v1/streams/s/rows?wait=true"
+        replies.append(httpx.post(where, content='{"t": "x"}\n', headers=headers, trust_env=False, timeout=60))
+
+    pushing = threading.Thread(target=push)
+    pushing.start()
+    wait_until(lambda: any(warehouse.glob("streams/*/inbox/*")))
+    took = terminated(process)
+    pushing.join()
+    _, err = end(process)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert replies[0].status_code == 503
+    assert "safe in the inbox" in replies[0].json()["error"]["hint"]
     assert took < SECONDS_MAX
 
 

@@ -14,6 +14,9 @@ from ladle.cli.place import add_warehouse, typed, warehouse_of
 from ladle.cli.terminal import Commands, command, patience
 from ladle.errors import Closed, LadleError
 
+_MOMENT_SECONDS = 1.0
+"""What requests under way have when the server is stopped."""
+
 
 def add(commands: Commands) -> None:
     serve = command(
@@ -71,7 +74,12 @@ def _serve(args: argparse.Namespace) -> int:
             sys.stdout.write("stopping\n")
             sys.stdout.flush()
         finally:
+            # Requests under way have a moment. Those that wait for more than that, a Spark that starts, are told.
+            closing = threading.Timer(_MOMENT_SECONDS, db.close, kwargs={"promptly": True})
+            closing.start()
             server.stop()
+            closing.cancel()
+            closing.join()
     finally:
         db.close(promptly=True)
     return 0

@@ -264,7 +264,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         """Let several queries stand: all of them, or none."""
         mode = mode_of(materialize)
         catalog = self._store.catalog
-        plans = {name: (sql.bind(text, catalog), mode) for name, text in queries.items()}
+        plans = {name: (plan, mode) for name, plan in sql.bind_each(queries, catalog).items()}
         self.register_plans(plans, catalog, if_not_exists=if_not_exists, replace=replace)
         return [self.query(name) for name in queries]
 

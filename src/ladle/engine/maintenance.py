@@ -195,7 +195,7 @@ class Maintenance:
             if path.name in known or path in spared or _age_seconds(path) < self._store.settings.grace_seconds:
                 continue
             # Never committed, or replaced before a restart; in that case a reader may still be at it.
-            _log.info("removing %s, which belongs to nothing", path.name)
+            _log.info("removing %s, which no snapshot has any more", path.name)
             self._store.bury(catalog.seq, path)
         ids = {stream.id for stream in catalog.streams.values()}
         for directory in directories:

@@ -10,7 +10,7 @@ from ladle.access import LOCAL, PUBLIC, Role, Token, User, new_secret, secret_di
 from ladle.catalog import Catalog, Seen
 from ladle.engine.definitions import check_name, require_owner, standing_query
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, LadleError, unknown
+from ladle.errors import AlreadyExists, LadleError, UnknownName, unknown
 from ladle.schema import quoted
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Rights:
         def make_entry(catalog: Catalog) -> dict[str, object]:
             tokens = catalog.access.tokens
             if to.lower() != PUBLIC and to.lower() not in tokens:
-                # Who else has a token is for admins to know.
-                listed = [token.name for token in tokens.values()] if by is None or by.may(Role.ADMIN) else []
-                raise unknown("token", to, listed)
+                if by is None or by.may(Role.ADMIN):
+                    raise unknown("token", to, [token.name for token in tokens.values()])
+                raise UnknownName(f"Token '{to}' not found.", hint="an admin knows which there are: SHOW TOKENS")
             return entries.grant(_owned(catalog, query, by), to)
 
         self._store.commit(make_entry)

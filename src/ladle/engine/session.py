@@ -178,7 +178,7 @@ class Session:
         """Let several queries stand: all of them, or none."""
         self.need(Role.WRITER, "register queries")
         mode, catalog = mode_of(materialize), self.catalog
-        plans = {name: (sql.bind(text, catalog), mode) for name, text in queries.items()}
+        plans = {name: (plan, mode) for name, plan in sql.bind_each(queries, catalog).items()}
         self.register_plans(plans, catalog, if_not_exists=if_not_exists, replace=replace)
 
     def register_plans(

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
-from ladle.errors import LadleError, WarehouseError
+from ladle.errors import Closed, LadleError, WarehouseError
 from ladle.remote import forms, wire
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class HttpTransport:
     ) -> tuple[dict[str, Any], list[pa.Table]]:
         import httpx
 
+        if self._client.is_closed:
+            raise Closed
         body = None if route.body is None else route.body(request)
         try:
             # Empty parameters would take those away that the path has.

@@ -6,16 +6,10 @@ from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ladle.errors import Denied
-
 Scope = MutableMapping[str, Any]
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
-
-
-class Unauthenticated(Denied):
-    code = "unauthenticated"
 
 
 def is_local(scope: Scope) -> bool:

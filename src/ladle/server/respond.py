@@ -57,6 +57,11 @@ class Responder:
         """Whether a single answer of a script is put into a list, too: so that a program need not tell them apart."""
         return self._form == JSON
 
+    @property
+    def holds_several(self) -> bool:
+        """Whether the form has room for more than one answer."""
+        return self._form not in (ARROW, CSV)
+
     def one(self, answer: Answer, limit: int | None = None, *, keep: bool = True) -> Response:
         """An answer, or the first page of it."""
         return self._written([self._begun(answer, limit, keep=keep)])
@@ -70,8 +75,7 @@ class Responder:
 
     def several(self, answers: Sequence[Answer], beside: dict[str, Any], *, paged: bool = True) -> Response:
         """All of them, in a form that can hold several."""
-        if self._form in (ARROW, CSV):
-            raise NotAcceptable("Arrow and CSV have room for one answer.", hint=f"accept {JSON}")
+        assert self.holds_several or len(answers) == 1
         parts = [self._begun(each) if paged else _Part(each, len(each)) for each in answers]
         return self._written(parts, beside)
 

@@ -21,7 +21,7 @@ from ladle.plan import Function
 from ladle.remote import forms
 from ladle.schema import Column, StreamSchema, TableSchema, type_name
 from ladle.server.bodies import Asked, NewFunction, NewStream, NewTable, Registration, Script, Sharing
-from ladle.server.errors import BadRequest, ErrorBody
+from ladle.server.errors import BadRequest, ErrorBody, NotAcceptable
 from ladle.server.express import answered
 from ladle.server.pictures import plan_picture
 from ladle.server.receiving import received
@@ -53,6 +53,8 @@ router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": 
 def sql(body: Script, request: Request, session: Asking, serving: Served) -> Response:
     """The answer of a single statement in any form; of a script, several answers in JSON."""
     responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    if not responder.holds_several and len(list(language.split_script(body.sql))) != 1:
+        raise NotAcceptable("Arrow and CSV have room for one answer.", hint="accept application/json; nothing was run")
     answers = session.execute(body.sql)
     if len(answers) == 1 and not responder.lists_answers:
         return responder.one(answers[0])

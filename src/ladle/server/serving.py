@@ -19,11 +19,12 @@ from ladle.catalog import QueryState
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.engine.session import Session
+from ladle.errors import Unauthenticated
 from ladle.plan import Engine
 from ladle.server.history import History
 from ladle.server.hub import Hub
 from ladle.server.metrics import Metrics
-from ladle.server.origin import Scope, Unauthenticated, is_local
+from ladle.server.origin import Scope, is_local
 from ladle.server.pages import Pages
 
 _QUICK_SECONDS_MAX = 0.005
@@ -76,12 +77,14 @@ class Serving:
         """Whose request this is. Raises Denied."""
         secret = _token(connection)
         if secret is not None:
-            token = self.db.catalog.access.token(secret_digest(secret))
+            token = self.db.catalog.access.token(secret_digest(secret)) if secret else None
             if token is not None:
                 return token.user
             error = Unauthenticated(
-                "That token is not known.",
-                hint="it was dropped or replaced, or belongs to another server; an admin can make a new one",
+                "That token is not known." if secret else "The header Authorization has no token.",
+                hint="it was dropped or replaced, or belongs to another server; an admin can make a new one"
+                if secret
+                else "send it as 'Authorization: Bearer TOKEN'",
             )
         else:
             local = is_local(connection.scope)
@@ -105,10 +108,13 @@ def address_of(scope: Scope) -> str:
 
 
 def _token(connection: HTTPConnection) -> str | None:
-    """From the header; a browser's WebSocket, which can't set one, sends `ladle.TOKEN` as a protocol."""
-    kind, _, secret = connection.headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer" and secret.strip():
-        return secret.strip()
+    """From the header; a browser's WebSocket, which can't set one, sends `ladle.TOKEN` as a protocol. A header of
+    another form gives an empty one: whoever sends it means to be somebody.
+    """
+    header = connection.headers.get("authorization")
+    if header is not None:
+        kind, _, secret = header.partition(" ")
+        return secret.strip() if kind.lower() == "bearer" else ""
     offered = connection.headers.get("sec-websocket-protocol", "").split(",")
     return next((each.strip()[6:] for each in offered if each.strip().startswith("ladle.")), None)
 

@@ -6,11 +6,13 @@ shells.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ladle.errors import LadleError
 from ladle.plan import Plan
 from ladle.sql.names import Names
 from ladle.sql.statements import Statement
@@ -61,6 +63,19 @@ def subscription(text: str) -> tuple[str, int | None] | None:
 def bind(text: str, names: Names) -> Plan:
     """The plan of a SELECT. Of texts that differ in numbers alone only the first ones are parsed."""
     return _templates().bind(text, names)
+
+
+def bind_each(texts: Mapping[str, str], names: Names) -> dict[str, Plan]:
+    """The plans of queries by their names; of several, an error says which of them is meant."""
+    plans = {}
+    for name, text in texts.items():
+        try:
+            plans[name] = bind(text, names)
+        except LadleError as error:
+            if len(texts) > 1:
+                error.message = f"In query '{name}': {error.message}"
+            raise
+    return plans
 
 
 @cache
