@@ -87,6 +87,12 @@ class InboxFull(LadleError):
     code = "inbox_full"
 
 
+class KeyReused(LadleError):
+    """A push with the key of another one."""
+
+    code = "key_reused"
+
+
 class Denied(LadleError):
     """The caller may not do that."""
 
@@ -118,6 +124,12 @@ class WarehouseError(LadleError):
     """The warehouse can't be opened, read or written."""
 
     code = "warehouse"
+
+
+class Unreachable(WarehouseError):
+    """A server does not answer; it may again."""
+
+    code = "unreachable"
 
 
 class WarehouseBusy(WarehouseError):

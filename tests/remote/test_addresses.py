@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.engine.rows import eventually, values
 
 import ladle
 from ladle.config import Settings
-from ladle.errors import Closed, LadleError, Unauthenticated
+from ladle.engine import handles
+from ladle.errors import Closed, LadleError, Unauthenticated, Unreachable
 from ladle.server.run import Server
 from ladle.testing import connect_inline
 
@@ -35,3 +37,39 @@ def test_errors_of_a_client_have_their_kinds(tmp_path: Path) -> None:
                 client.streams()
         finally:
             server.stop()
+
+
+def test_a_subscriber_outlives_its_server(tmp_path: Path) -> None:
+    """It goes on where it was when another server is there; nothing is missed and nothing told twice."""
+    heard: list[int] = []
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM s (n INT)")
+        db.register("SELECT n FROM s", name="q")
+        server = Server(db, Settings.load({"port": 0}))
+        server.start()
+        listener = ladle.connect(server.url).query("q").subscribe().call(lambda change: heard.extend(values(change)))
+        db.push("s", [{"n": 1}], wait=True)
+        eventually(lambda: heard == [1], "it does not hear")
+        server.stop()
+        db.push("s", [{"n": 2}], wait=True)
+        again = Server(db, Settings.load({"port": int(server.url.rpartition(":")[2])}))
+        again.start()
+        try:
+            eventually(lambda: heard == [1, 2], "it does not come back")
+        finally:
+            listener.stop()
+            again.stop()
+
+
+def test_a_server_that_stays_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM s (n INT)")
+        db.register("SELECT n FROM s", name="q")
+        server = Server(db, Settings.load({"port": 0}))
+        server.start()
+        changes = ladle.connect(server.url).query("q").subscribe()
+        server.stop()
+        assert changes.next(0.7) is None
+        monkeypatch.setattr(handles, "_ABSENCE_SECONDS_MAX", 0.5)
+        with pytest.raises(Unreachable):
+            changes.next(5.0)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from ladle.answer import Answer
+from ladle.errors import Unreachable
 from ladle.schema import StreamSchema, TableSchema
 from ladle.sql.statements import Materialize
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
+_ABSENCE_SECONDS_MAX = 60.0
+"""How long a server may be away before a subscriber is told."""
 """How long one look for changes takes at most; after it a subscription sees whether it was closed."""
 
 
@@ -54,6 +58,8 @@ class HandedOver:
     """In which its rows are visible, if that was waited for."""
     repeated: bool = False
     """Whether it was sent before, with the same key: it counts once."""
+    quarantined: int | None = None
+    """How many of its rows did not fit, if it was waited for and not sent before."""
 
 
 class Asked(Protocol):
@@ -84,9 +90,13 @@ class Subscription:
         """Up to where everything was told when the last of them is handed out."""
         self.epoch = self._until
         self._closed = threading.Event()
+        self._away_since: float | None = None
+        """Since when no server answers, on the monotonic clock."""
 
     def next(self, seconds: float | None = None) -> Answer | None:
-        """The next change; None when there is none for so long, or the subscription is closed."""
+        """The next change; None when there is none for so long, or the subscription is closed. A server that is away is
+        waited for, a minute at most.
+        """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._closed.is_set():
             if self._heard:
@@ -95,7 +105,18 @@ class Subscription:
                 return answer
             left = _PATIENCE_SECONDS if deadline is None else deadline - time.monotonic()
             patience = max(min(left, _PATIENCE_SECONDS), 0.0)
-            told, self._until = self._database.changes(self.name, since=self._until, seconds=patience)
+            try:
+                told, self._until = self._database.changes(self.name, since=self._until, seconds=patience)
+            except Unreachable:
+                now = time.monotonic()
+                self._away_since = self._away_since or now
+                if now - self._away_since > _ABSENCE_SECONDS_MAX:
+                    raise
+                if left <= 0:
+                    return None
+                self._closed.wait(min(left, _RETRY_SECONDS))
+                continue
+            self._away_since = None
             self._heard.extend(told)
             if not told:
                 self.epoch = self._until

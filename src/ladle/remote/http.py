@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
-from ladle.errors import Closed, LadleError, WarehouseError
+from ladle.errors import Closed, LadleError, Unreachable, WarehouseError
 from ladle.remote import forms, wire
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class HttpTransport:
                 route.method, path, params=query or None, headers=headers, content=content, json=body
             )
         except httpx.HTTPError as error:
-            raise WarehouseError(
+            raise Unreachable(
                 f"The server at {self.url} does not answer: {error or type(error).__name__}.",
                 hint="is it running (`ladle serve`), and is the address right? What it acknowledged is safe",
             ) from None
@@ -134,7 +134,9 @@ class HttpTransport:
         try:
             value = reply.json()
             if "error" in value:
-                raise forms.error_from_json(value["error"])
+                told = forms.error_from_json(value["error"])
+                # A database that is closed is the client's own; a server that closes one may be back soon.
+                raise Unreachable(f"The server at {self.url} is stopping.") if isinstance(told, Closed) else told
             if reply.is_success and isinstance(value, dict):
                 return value, []
         except (ValueError, TypeError, KeyError):
