@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+UNTOLD = "it failed; admins are told why"
+"""What others than admins see of a source's error: it may have paths, addresses and names of files."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class SourceStatus:
     restarts: int
     batch: int | None
     """The last batch committed."""
+
+    def without_reason(self) -> SourceStatus:
+        return replace(self, error=self.error and UNTOLD)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import pytest
 
 from ladle.answer import Answer
 from ladle.cli.output import write_answer
+from ladle.cli.watch import status_text
+from ladle.status import SourceStatus, Status
 
 
 def written(table: pa.Table, form: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -56,3 +58,17 @@ def test_an_answer_of_many_batches_is_written_whole_and_in_order(capsys: pytest.
 def test_explain_is_text_that_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
     line = "x" * 500
     assert written(pa.table({"plan": [line, "  y"]}), "table", capsys) == [line, "  y"]
+
+
+def test_the_error_of_a_source_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    error = f"A Spark job failed: {'no such file ' * 20}/data/{'x' * 80}.csv\x1b[2J"
+    text = status_text(
+        Status("w", 0, False, "running", sources=(SourceStatus("s", "f", "restarting", error, 3, None),))
+    )
+    said = text[text.index("source f of s:") :].splitlines()
+    said = said[: next((number for number, line in enumerate(said) if not line), len(said))]
+    assert "\x1b" not in text
+    assert " ".join(line.strip() for line in said) == "source f of s: " + error.replace("\x1b", "\\x1b")
+    assert all(len(line) <= 60 for line in said if "xxx" not in line)
+    assert said[1].startswith("  ")

@@ -21,7 +21,8 @@ from ladle.cli import parser
 from ladle.cli.shell import HELP
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.engine.defining import FORMATS, MQTT_OPTIONS
+from ladle.engine.defining import FORMATS
+from ladle.engine.options import MQTT_OPTIONS
 from ladle.sql.statements import Statement
 from ladle.testing import connect_inline
 

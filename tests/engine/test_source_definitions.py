@@ -144,7 +144,7 @@ def test_definitions_are_in_checkpoints(open_told: Open, tmp_path: Path) -> None
     db, _ = open_told()
     db.sql(STREAM)
     db.sql(FILES)
-    db.sql("CREATE SOURCE ticks FOR S FORMAT 'RATE' OPTIONS (rowsPerSecond = 5, kafka.x 'y\\'z')")
+    db.sql("CREATE SOURCE ticks FOR S FORMAT 'RATE' OPTIONS (rowsPerSecond = 5, rampUpTime 'y\\'z')")
     before = db.catalog.sources
     db.close()
     assert list((tmp_path / "warehouse" / "log").glob("checkpoint-*"))
@@ -152,7 +152,7 @@ def test_definitions_are_in_checkpoints(open_told: Open, tmp_path: Path) -> None
     assert db.catalog.sources == before
     ticks = db.catalog.sources["ticks"]
     assert (ticks.stream, ticks.format) == ("s", "rate")
-    assert dict(ticks.options) == {"rowsPerSecond": "5", "kafka.x": "y'z"}
+    assert dict(ticks.options) == {"rowsPerSecond": "5", "rampUpTime": "y'z"}
     read_only = Database(tmp_path / "warehouse", pipeline=InlinePipeline(), read_only=True)
     try:
         assert [row["state"] for row in shown(read_only)] == ["defined", "defined"]
@@ -268,6 +268,15 @@ def test_rows_that_do_not_fit_are_in_the_quarantine_under_the_name(open_told: Op
         ("x FOR s FORMAT kafka OPTIONS (kafka.bootstrap.servers 'h:1')", "subscribe, subscribePattern, assign"),
         ("x FOR s FORMAT mqtt OPTIONS (host 'h')", "needs the option 'topic'"),
         ("x FOR s FORMAT mqtt OPTIONS (host 'h', topic 't', quality 1)", "Option 'quality' not found"),
+        ("x FOR s FORMAT csv OPTIONS (path 'a', haeder true)", "Option 'haeder' not found(?s:.*)mean 'header'"),
+        ("x FOR s FORMAT json OPTIONS (path 'a', maxFilesPerTriger 1)", "mean 'maxFilesPerTrigger'"),
+        ("x FOR s FORMAT parquet OPTIONS (path 'a', header true)", "Option 'header' not found"),
+        ("x FOR s FORMAT rate OPTIONS (rowPerSecond 1)", "mean 'rowsPerSecond'"),
+        ("x FOR s FORMAT socket OPTIONS (hst 'h', port 1)", "mean 'host'"),
+        (
+            "x FOR s FORMAT kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 't', startingOffset 'latest')",
+            "mean 'startingOffsets'",
+        ),
         ("x FOR s FORMAT mqtt OPTIONS (host 'h', topic 't', qos 2)", "'qos' can't be '2'"),
         ("x FOR s FORMAT mqtt OPTIONS (host 'h', topic 't', port 99999)", "'port' can't be '99999'"),
         ("x FOR nowhere FORMAT rate", "Stream 'nowhere' not found"),
@@ -315,11 +324,12 @@ def test_secrets_are_not_shown_and_options_are_for_admins(open_told: Open) -> No
     jaas = "PlainLoginModule required password=pss;"
     options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "kafka.sasl.jaas.config": jaas}
     db.create_source("k", stream="s", format="kafka", options={**options, "kafka.ssl.key.password": "pss"})
-    db.create_source("m", stream="s", format="rate", options={"password": "pss", "apiToken": "pss"})
+    files = {"path": "/in", "fs.s3a.secret.key": "pss", "fs.s3a.password": "pss"}
+    db.create_source("m", stream="s", format="json", options=files)
     told = str(db.sql("SHOW SOURCES").to_pylist())
     assert "pss" not in told
     assert "subscribe 't'" in told
-    assert "password '***'" in told
+    assert "fs.s3a.password '***'" in told
 
     reader, writer, admin = (db.session(User(role.value, role)) for role in Role)
     for user in (reader, writer):
@@ -331,6 +341,32 @@ def test_secrets_are_not_shown_and_options_are_for_admins(open_told: Open) -> No
     assert "subscribe 't'" in str(admin.execute("SHOW SOURCES")[0].to_pylist())
     admin.execute("CREATE SOURCE etc FOR s FORMAT csv OPTIONS (path '/etc')")
     admin.execute("DROP SOURCE etc")
+
+
+def test_options_that_are_passed_on_may_have_any_name(open_told: Open) -> None:
+    db, _ = open_told()
+    db.sql(STREAM)
+    broker = {"Kafka.Bootstrap.Servers": "h:1", "SUBSCRIBE": "t", "kafka.max.poll.records": 5}
+    db.create_source("k", stream="s", format="kafka", options=broker)
+    db.create_source("f", stream="s", format="csv", options={"PATH": "/in", "HEADER": True, "fs.s3a.endpoint": "e"})
+    assert [source.name for source in db.sources()] == ["k", "f"]
+
+
+def test_why_a_source_fails_is_for_admins(open_told: Open) -> None:
+    db, pipeline = open_told()
+    db.sql(STREAM)
+    pipeline.refusal = PipelineError("Path does not exist: /data/in.")
+    db.sql(FILES)
+    wait_until(lambda: db.status().sources[0].error)
+    reader, writer, admin = (db.session(User(role.value, role)) for role in Role)
+    for user in (reader, writer, admin):
+        errors = {str(user.execute("SHOW SOURCES")[0].to_pylist()[0]["error"])}
+        errors |= {str(told.sources[0].error) for told in (user.status(), user.pulse())}
+        assert errors == {"Path does not exist: /data/in." if user is admin else "it failed; admins are told why"}
+    pipeline.refusal = None
+    wait_until(lambda: db.status().sources[0].state == "running")
+    assert reader.status().sources[0].error is None
+    assert reader.execute("SHOW SOURCES")[0].to_pylist()[0]["error"] == ""
 
 
 def test_definitions_and_drops_at_the_same_time_leave_nothing_running(open_told: Open) -> None:

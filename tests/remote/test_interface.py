@@ -211,7 +211,7 @@ def test_types_survive_the_way(db: Any) -> None:
 
 
 def test_sources_are_defined_and_dropped(db: Any) -> None:
-    options = {"path": "/data/it's", "password": "pss", "header": True}
+    options = {"path": "/data/it's", "fs.password": "pss", "header": True}
     db.create_source("files", stream="TICKS", format="csv", options=options)
     db.create_source("Files", stream="ticks", format="rate", if_not_exists=True)
     with pytest.raises(AlreadyExists, match="of stream 'ticks'"):
@@ -220,7 +220,7 @@ def test_sources_are_defined_and_dropped(db: Any) -> None:
         db.create_source("other", stream="ticks", format="tape")
     (shown,) = db.sql("SHOW SOURCES").to_pylist()
     assert (shown["name"], shown["stream"], shown["format"]) == ("files", "ticks", "csv")
-    assert shown["options"] == "path '/data/it's', password '***', header 'true'"
+    assert shown["options"] == "path '/data/it's', fs.password '***', header 'true'"
     with pytest.raises(InUse, match="sources are defined for it: files"):
         db.sql("DROP STREAM ticks")
     db.drop_source("FILES")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +24,9 @@ import ladle
 from ladle.answer import Answer
 from ladle.engine import Database
 from ladle.errors import Gone
+from ladle.server.metrics import Metrics
 from ladle.server.pages import Pages
+from ladle.status import SourceStatus
 
 LINES = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n{"n": 2, "at": "2026-01-01T00:00:02Z"}\n'
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -32,6 +38,13 @@ def push(http: httpx.Client, content: str | bytes = LINES, kind: str = "applicat
     reply = http.post("/v1/streams/ticks/rows?wait=true", content=content, headers=headers)
     assert reply.status_code == 200, reply.text
     return int(reply.json()["epoch"])
+
+
+def wait_until(what: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
 
 
 def _arrow(table: pa.Table, **options: Any) -> bytes:
@@ -48,6 +61,31 @@ def test_health_and_metrics(http: httpx.Client) -> None:
     text = http.get("/metrics").text
     assert 'ladle_stream_rows_total{stream="ticks"} 2.0' in text
     assert 'ladle_requests_total{method="POST",path="/v1/streams/{name}/rows",status="200"} 1.0' in text
+
+
+def test_sources_that_fail_are_seen_by_those_who_watch(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.create_source("files", stream="ticks", format="json", options={"path": "/hush"})
+    wait_until(lambda: db.status().sources[0].restarts)
+    ready = http.get("/readyz")
+    assert ready.json()["problems"] == ["source files of stream ticks is restarting"]
+    assert "Spark" not in ready.text
+    text = http.get("/metrics").text
+    assert 'ladle_source_running{source="files",stream="ticks"} 0.0' in text
+    restarts = re.search(r'ladle_source_restarts_total{source="files",stream="ticks"} (\S+)', text)
+    assert restarts is not None
+    assert float(restarts[1]) >= 1
+    db.drop_source("files")
+    assert http.get("/readyz").json()["problems"] == []
+    assert "ladle_source_running{" not in http.get("/metrics").text
+
+
+def test_of_two_sources_with_one_name_the_failing_one_is_counted(served: tuple[Database, str]) -> None:
+    db, _ = served
+    sources = tuple(SourceStatus("ticks", "files", state, None, 2, None) for state in ("failed", "running"))
+    text = Metrics(lambda: replace(db.pulse(), sources=sources), lambda: 0).text().decode()
+    assert text.count("ladle_source_running{") == 1
+    assert 'ladle_source_running{source="files",stream="ticks"} 0.0' in text
 
 
 def test_a_query_from_registration_to_its_end(http: httpx.Client) -> None:

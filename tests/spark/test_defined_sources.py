@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ladle
+from ladle.engine.options import CSV_OPTIONS, JSON_OPTIONS, PARQUET_OPTIONS
 from ladle.pipeline.readers import KAFKA_PACKAGE
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def numbers(db: ladle.Database) -> list[int]:
 def test_files_of_three_formats_and_a_restart(tmp_path: Path, spark: SparkSession) -> None:
     for name in ("json", "csv", "parquet"):
         (tmp_path / name).mkdir()
-    (tmp_path / "json" / "0.json").write_text('{"n": 1, "k": "a"}\n{oops\n{"n": "two"}\n')
+    (tmp_path / "json" / "0 a+b%.json").write_text('{"n": 1, "k": "a"}\n{oops\n{"n": "two"}\n')
     (tmp_path / "csv" / "0.csv").write_text("n,k\n3,c\nfour,d\n")
     pq.write_table(pa.table({"n": pa.array([5], pa.int32()), "k": ["e"]}), tmp_path / "parquet" / "0.parquet")
     with ladle.connect(tmp_path / "warehouse", spark=spark) as db:
@@ -53,8 +54,12 @@ def test_files_of_three_formats_and_a_restart(tmp_path: Path, spark: SparkSessio
             db.sql(f"CREATE SOURCE {name}_in FOR s FORMAT {name} OPTIONS (path '{tmp_path / name}'{header})")
         wait_until(lambda: numbers(db) == [1, 3, 5])
         assert [source.state for source in db.status().sources] == ["running"] * 3
-        rejected = {(row["source"], row["row"]) for row in db.sql("SELECT * FROM s.quarantine").to_pylist()}
-        assert rejected == {("json_in", "{oops"), ("json_in", '{"n": "two"}'), ("csv_in", "four,d")}
+        rejected = {(row["reason"], row["row"]) for row in db.sql("SELECT * FROM s.quarantine").to_pylist()}
+        assert rejected == {
+            ("0 a+b%.json: malformed record", "{oops"),
+            ("0 a+b%.json: malformed record", '{"n": "two"}'),
+            ("0.csv: malformed record", "four,d"),
+        }
     (tmp_path / "json" / "1.json").write_text('{"n": 2}\n')
     with ladle.connect(tmp_path / "warehouse", spark=spark) as db:
         db.start_sources()
@@ -109,3 +114,38 @@ def test_what_keeps_a_source_from_starting_is_shown(db: ladle.Database, tmp_path
     wait_until(lambda: numbers(db) == [1])
     assert shown()["files"] == ""
     assert KAFKA_PACKAGE.endswith(":4.3.0")
+
+
+def test_a_header_in_another_order_is_told_with_its_file(db: ladle.Database, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "late.csv").write_text("k,n\na,1\n")
+    db.create_source("files", stream="s", format="csv", options={"path": str(tmp_path / "in"), "header": True})
+    wait_until(lambda: db.sources()[0].error)
+    error = str(db.sources()[0].error)
+    assert error.startswith("A Spark job failed: [FAILED_READ_FILE")
+    assert "CSV header does not conform to the schema. Header: k, n; Schema: n, k" in error
+    assert f"{tmp_path}/in/late.csv" in error
+    assert "\n" not in error
+    assert " at org." not in error
+
+
+def test_a_row_without_a_time_is_told(db: ladle.Database, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"_metadata": ["x"]}), tmp_path / "in" / "0.parquet")
+    db.sql("CREATE STREAM t (at TIMESTAMP, _metadata STRING) TIMESTAMP BY at")
+    db.create_source("files", stream="t", format="parquet", options={"path": str(tmp_path / "in")})
+    wait_until(lambda: len(db.sql("SELECT * FROM t.quarantine").to_pylist()))
+    (rejected,) = db.sql("SELECT reason, row FROM t.quarantine").to_pylist()
+    assert rejected == {"reason": "at: the timestamp is NULL", "row": '{"at": null, "_metadata": "x"}'}
+
+
+def test_all_options_of_sparks_readers_are_known(spark: SparkSession) -> None:
+    catalyst = "org.apache.spark.sql.catalyst"
+    for owner, known in (
+        (f"{catalyst}.csv.CSVOptions$", CSV_OPTIONS),
+        (f"{catalyst}.json.JSONOptions$", JSON_OPTIONS),
+        ("org.apache.spark.sql.execution.datasources.parquet.ParquetOptions$", PARQUET_OPTIONS),
+    ):
+        told = getattr(getattr(spark._jvm, owner), "MODULE$").getAllOptions().mkString(" ").split()
+        # Names with a dot are handed on to Hadoop.
+        assert {option for option in told if "." not in option} <= set(known)

@@ -3,7 +3,8 @@
 Each push is one Arrow file named by a sequence number that is never used again. The engine commits the
 number with the epoch that took the rows in, and only then is the file discarded; so a push is neither lost
 nor doubled by a kill at any moment, however long it waited. A client that did not hear whether its push was
-received sends it again with the same *key*, which is in the file's name and goes into the commit: it counts once.
+received sends it again with the same *key*, which is in the file's name and goes into the commit: it counts once. A
+digest of what was sent may be part of that, and then the key is refused with anything else.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from ladle.archive.files import is_abandoned, storage_error, write_durably
-from ladle.errors import InboxFull, WarehouseError
+from ladle.errors import InboxFull, KeyReused, WarehouseError
 
-_NAME = re.compile(r"(\d{20})-(\d+)(?:-([0-9a-f]{32}))?\.arrow")
+_NAME = re.compile(r"(\d{20})-(\d+)(?:-([0-9a-f]{32}(?:-[0-9a-f]{16})?))?\.arrow")
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,19 @@ class Pushed:
     rows: int
     bytes: int
     key: str | None = None
-    """What its sender knows it by, as `key_digest` writes it."""
+    """What its sender knows it by, as `stored_key` writes it."""
 
 
-def key_digest(key: str) -> str:
-    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+def stored_key(key: str, body: bytes | None = None) -> str:
+    """A key as the inbox and the log have it, with the digest of a body if the key is to come with no other."""
+    digest = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+    return digest if body is None else f"{digest}-{hashlib.blake2b(body, digest_size=8).hexdigest()}"
+
+
+def find_key(stored: Iterable[str], key: str) -> str | None:
+    """The one of these that is of the same key, whatever came with it."""
+    own = key.partition("-")[0]
+    return next((each for each in stored if each.startswith(own)), None)
 
 
 class Inbox:
@@ -68,21 +77,23 @@ class Inbox:
 
     def put(self, table: pa.Table) -> int:
         """Receive a push: durable when it returns, nothing left when it raises. Its number is returned."""
-        return self.put_once(table, None, lambda _: False)[0]
+        return self.put_once(table, None, lambda _: None)[0]
 
-    def put_once(self, table: pa.Table, key: str | None, committed: Callable[[str], bool]) -> tuple[int, bool]:
+    def put_once(self, table: pa.Table, key: str | None, committed: Callable[[str], str | None]) -> tuple[int, bool]:
         """The same, and whether its key is known: then it is not received again.
 
-        The number of one that is known is returned while it waits, and 0 when it was `committed`. A push leaves the
-        inbox after its commit, so one that does not wait is asked about last.
+        The number of one that is known is returned while it waits, and 0 when it was `committed`, which gives the key
+        as it was stored then. A push leaves the inbox after its commit, so one that does not wait is asked about last.
         """
         data = _encode(table)
         # The number is taken and the file is made durable under one lock: a later number never gets ahead.
         with self._lock:
             if key is not None:
-                known = next((pushed.seq for pushed in self._waiting.values() if pushed.key == key), None)
-                if known is not None or committed(key):
-                    return known or 0, True
+                keys = {pushed.key: pushed.seq for pushed in self._waiting.values() if pushed.key is not None}
+                known = find_key(keys, key) or committed(key)
+                if known is not None:
+                    _refuse_other(known, key)
+                    return keys.get(known, 0), True
             waiting = sum(pushed.bytes for pushed in self._waiting.values())
             if waiting + len(data) > self._bytes_max:
                 raise InboxFull(
@@ -112,6 +123,15 @@ class Inbox:
                 with contextlib.suppress(OSError):
                     pushed.path.unlink(missing_ok=True)
                 del self._waiting[pushed.seq]
+
+
+def _refuse_other(known: str, key: str) -> None:
+    before, now = known.partition("-")[2], key.partition("-")[2]
+    if before and now and before != now:
+        raise KeyReused(
+            "The key came before, with another body. Nothing was taken of this one.",
+            hint="give each push a key of its own, and the same key only to one that is sent again as it was",
+        )
 
 
 def read_pushed(path: Path) -> pa.Table:

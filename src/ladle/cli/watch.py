@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +95,6 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
             "state": source.state,
             "batch": source.batch,
             "restarts": source.restarts,
-            "error": source.error or "",
         }
         for source in status.sources
     ]
@@ -113,11 +114,20 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
     parts += [
         f"backfill of {b.stream}: {b.done:,} of {b.total:,} segments" for b in status.backfills if b.done < b.total
     ]
+    parts += [_wrapped(f"source {s.name} of {s.stream}: {s.error}") for s in status.sources if s.error]
     parts += [f"{stream.name}: pushes wait: {stream.error}" for stream in status.streams if stream.error]
     parts += [f"{task} failed: {reason}" for task, reason in status.problems.items()]
     if not status.streams:
         parts.append(f"There are no streams yet. Create one: {create}")
     return "\n\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    """Whole, in the terminal's width; words that are longer, such as paths, stay in one piece."""
+    from ladle.present import cell
+
+    width = max(shutil.get_terminal_size((120, 24)).columns, 20)
+    return textwrap.fill(cell(text), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

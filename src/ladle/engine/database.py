@@ -163,11 +163,13 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         """
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
-    def hand_over(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> HandedOver:
-        """`push` that also says whether it was one sent again."""
+    def hand_over(
+        self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None, body: bytes | None = None
+    ) -> HandedOver:
+        """`push` that says what became of it. A `key` that came before with another `body` is refused."""
         self._require_writable()
         state = base_stream(self._store.catalog, stream)
-        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key)
+        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key, body=body)
 
     def receive(self, stream: str, rows: Any) -> None:
         """Take rows durably and nothing more: whichever process next takes in this stream's pushes makes them visible.

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 
 from ladle.catalog import SourceState
-from ladle.errors import Closed, LadleError
+from ladle.errors import Closed
 from ladle.pipeline import Attached
+from ladle.pipeline.reasons import reason_of
 
 _log = logging.getLogger(__name__)
 
@@ -118,10 +119,3 @@ class Defined:
             attached.stop()
             self._restarts += attached.restarts
             self._attached = None
-
-
-def reason_of(error: BaseException) -> str:
-    if isinstance(error, LadleError):
-        return f"{error.message} ({error.hint})" if error.hint else error.message
-    text = str(error).strip()
-    return next((line for line in text.splitlines() if line.strip()), type(error).__name__)[:500]

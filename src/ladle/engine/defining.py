@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ladle.catalog import SourceState
+from ladle.engine.options import (
+    CSV_OPTIONS,
+    JSON_OPTIONS,
+    KAFKA_OPTIONS,
+    MQTT_OPTIONS,
+    PARQUET_OPTIONS,
+    RATE_OPTIONS,
+    SOCKET_OPTIONS,
+)
 from ladle.errors import LadleError, unknown
 from ladle.schema import quoted
+from ladle.status import UNTOLD
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
@@ -20,27 +30,28 @@ if TYPE_CHECKING:
 Options = tuple[tuple[str, str], ...]
 
 MQTT = "mqtt"
-MQTT_OPTIONS = ("host", "port", "topic", "qos", "client_id", "username", "password", "tls", "certificate")
 
 
 @dataclass(frozen=True)
 class Format:
+    all: tuple[str, ...]
     required: tuple[str, ...] = ()
     one_of: tuple[str, ...] = ()
     """Options of which one is needed."""
-    all: tuple[str, ...] | None = None
-    """All that there are; None: whatever Spark's reader of this format knows."""
+    passed_on: re.Pattern[str] | None = None
+    """What others than the reader know: Hadoop's settings have dots, those of Kafka's consumer a prefix."""
 
 
-_FILES = Format(("path",))
+_HADOOP, _CONSUMER = re.compile(r".+\..+"), re.compile(r"kafka\..+", re.IGNORECASE)
+_TOPICS = ("subscribe", "subscribePattern", "assign")
 FORMATS = {
-    "parquet": _FILES,
-    "json": _FILES,
-    "csv": _FILES,
-    "socket": Format(("host", "port")),
-    "rate": Format(),
-    "kafka": Format(("kafka.bootstrap.servers",), ("subscribe", "subscribePattern", "assign")),
-    MQTT: Format(("host", "topic"), all=MQTT_OPTIONS),
+    "parquet": Format(PARQUET_OPTIONS, ("path",), passed_on=_HADOOP),
+    "json": Format(JSON_OPTIONS, ("path",), passed_on=_HADOOP),
+    "csv": Format(CSV_OPTIONS, ("path",), passed_on=_HADOOP),
+    "socket": Format(SOCKET_OPTIONS, ("host", "port")),
+    "rate": Format(RATE_OPTIONS),
+    "kafka": Format(KAFKA_OPTIONS, ("kafka.bootstrap.servers",), _TOPICS, passed_on=_CONSUMER),
+    MQTT: Format(MQTT_OPTIONS, ("host", "topic")),
 }
 _SECRET = re.compile(r"passw|token|secret|credential|jaas|(access|private|account|api).?key", re.IGNORECASE)
 _HIDDEN = "***"
@@ -62,36 +73,37 @@ class Source:
     restarts: int
 
     def without_options(self) -> Source:
-        return replace(self, options={})
+        """For those who are not to know where data comes from: an error may say it too."""
+        return replace(self, options={}, error=self.error and UNTOLD)
 
 
 def shown_options(source: SourceState) -> dict[str, str]:
     return {name: _HIDDEN if _SECRET.search(name) else value for name, value in source.options}
 
 
-def checked_options(name: str, form: str, options: Sequence[tuple[str, str]]) -> Options:
+def checked_options(name: str, form: str, wanted: Sequence[tuple[str, str]]) -> Options:
     """The options as they are kept: with what must stay the same for as long as the source is there."""
     known = FORMATS.get(form)
     if known is None:
         raise unknown("format", form, list(FORMATS))
-    given = {key.lower(): value for key, value in options}
-    if len(given) < len(options):
-        twice = next(key for key, _ in options if sum(key.lower() == other.lower() for other, _ in options) > 1)
+    given = {key.lower(): value for key, value in wanted}
+    if len(given) < len(wanted):
+        twice = next(key for key, _ in wanted if sum(key.lower() == other.lower() for other, _ in wanted) > 1)
         raise LadleError(f"Option '{twice}' is given twice.", hint="names of options are compared without case")
+    names = {each.lower() for each in known.all}
+    for key, _ in wanted:
+        if key.lower() not in names and not (known.passed_on and known.passed_on.fullmatch(key)):
+            raise unknown("option", key, known.all)
     for required in known.required:
         if not given.get(required.lower()):
             raise LadleError(f"A source of format {form} needs the option '{required}'.", hint=_example(known))
     if known.one_of and not any(each.lower() in given for each in known.one_of):
         raise LadleError(f"A source of format {form} needs one of the options {', '.join(known.one_of)}.")
-    if known.all is not None:
-        for key in given:
-            if key not in known.all:
-                raise unknown("option", key, list(known.all))
     _check_values(form, given)
     if form == MQTT:
         given.setdefault("client_id", f"ladle-{name}-{uuid.uuid4().hex[:8]}")
         return tuple(given.items())
-    return tuple((key, _absolute(value) if key.lower() == "path" else value) for key, value in options)
+    return tuple((key, _absolute(value) if key.lower() == "path" else value) for key, value in wanted)
 
 
 def _check_values(form: str, given: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ladle import catalog as entries
 from ladle.archive.files import storage_error
-from ladle.archive.inbox import Inbox, Pushed, key_digest, list_pushed
+from ladle.archive.inbox import Inbox, Pushed, find_key, list_pushed, stored_key
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, source_of_key
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_AHEAD_US = 3_600_000_000
 _PUSHED_ROWS_MAX = 1 << 20
-_EPOCHS_REMEMBERED_MAX = 10_000
+_TAKEN_REMEMBERED_MAX = 10_000
 
 
 @dataclass
@@ -52,8 +52,8 @@ class Lane:
     lock: threading.Lock = field(default_factory=threading.Lock)
     wake: threading.Event = field(default_factory=threading.Event)
     worker: threading.Thread | None = None
-    epochs: dict[int, int] = field(default_factory=dict)
-    """The epochs of the pushes last taken in, oldest first."""
+    taken: dict[int, HandedOver] = field(default_factory=dict)
+    """What became of the pushes last taken in, oldest first."""
     error: str | None = None
 
 
@@ -80,46 +80,51 @@ class Ingest:
 
     # -- pushes --
 
-    def hand_over(self, stream: StreamState, table: pa.Table, *, wait: bool, key: str | None) -> HandedOver:
+    def hand_over(
+        self, stream: StreamState, table: pa.Table, *, wait: bool, key: str | None, body: bytes | None = None
+    ) -> HandedOver:
         """Receive rows durably and have them taken in, now or, unless somebody waits for it, soon."""
         if not len(table):
-            return HandedOver(self._store.catalog.epoch if wait else None)
-        number, repeated = self.push(stream, table, key)
-        if number == 0 and key is not None:
-            return HandedOver(self._epoch_of(stream, key_digest(key)) if wait else None, repeated)
+            return HandedOver(self._store.catalog.epoch, quarantined=0) if wait else HandedOver(None)
+        stored = None if key is None else stored_key(key, body)
+        number, repeated = self.push(stream, table, stored)
+        if number == 0 and stored is not None:
+            return HandedOver(self._committed(stream, stored)[1] if wait else None, repeated)
         if not wait:
             self.drain_later(stream)
             return HandedOver(None, repeated)
         try:
-            return HandedOver(self.drain(stream, number), repeated)
+            handed = self.drain(stream, number) or HandedOver(None)
+            return replace(handed, repeated=True, quarantined=None) if repeated else handed
         except LadleError as error:
             self.drain_later(stream)
             error.hint = f"the rows are safe in the inbox and are taken in when the cause is gone; {error.hint or ''}"
             raise
 
     def push(self, stream: StreamState, table: pa.Table, key: str | None = None) -> tuple[int, bool]:
-        """Receive rows durably; the number of the push, or 0 when it was taken in already, and whether its key was
-        known.
+        """Receive rows durably; the number of the push, or 0 when it was taken in already, and whether its key, as
+        `stored_key` writes it, was known.
         """
         with self._open():
-            return self._put(stream, table, None if key is None else key_digest(key))
+            return self._put(stream, table, key)
 
     def _put(self, stream: StreamState, table: pa.Table, key: str | None) -> tuple[int, bool]:
         if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
             arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
             table = table.append_column(ARRIVAL, arrived)
-        return self.lane(stream).inbox.put_once(table, key, lambda known: self._epoch_of(stream, known) is not None)
+        return self.lane(stream).inbox.put_once(table, key, lambda known: self._committed(stream, known)[0])
 
-    def _epoch_of(self, stream: StreamState, key: str) -> int | None:
-        """The epoch that took in the push with a key."""
+    def _committed(self, stream: StreamState, key: str) -> tuple[str | None, int | None]:
+        """The key of a push that was taken in, as it was stored, and the epoch."""
         current = _current(self._store.catalog, stream.name, stream.id)
-        return None if current is None else current.keys.get(key)
+        known = None if current is None else find_key(current.keys, key)
+        return (None, None) if current is None or known is None else (known, current.keys[known])
 
-    def drain(self, stream: StreamState, upto: int | None = None) -> int | None:
-        """Take in what was pushed, up to a push at least; the epoch that one is in."""
+    def drain(self, stream: StreamState, upto: int | None = None) -> HandedOver | None:
+        """Take in what was pushed, up to a push at least; what became of that one."""
         return self._drain(self.lane(stream), stream, upto)
 
-    def _drain(self, lane: Lane, stream: StreamState, upto: int | None) -> int | None:
+    def _drain(self, lane: Lane, stream: StreamState, upto: int | None) -> HandedOver | None:
         with lane.lock:
             while True:
                 current = self._store.catalog.streams.get(stream.name.lower())
@@ -128,7 +133,7 @@ class Ingest:
                 done = current.batches.get(INBOX, 0)
                 waiting = lane.inbox.pending(done)
                 if not waiting or (upto is not None and done >= upto):
-                    return lane.epochs.get(upto) if upto is not None else None
+                    return lane.taken.get(upto) if upto is not None else None
                 batch = list(waiting[:1])
                 rows = batch[0].rows
                 for pushed in waiting[1:]:
@@ -373,6 +378,7 @@ class Ingest:
 
     def _take_in_pushed(self, lane: Lane, stream: StreamState, batch: Sequence[Pushed]) -> None:
         seqs = [pushed.seq for pushed in batch]
+        rejected: list[int] = []
 
         def run(task: EpochTask) -> list[Manifest]:
             manifests = self._pipeline().run_pushed(task, [pushed.path for pushed in batch])
@@ -382,6 +388,8 @@ class Ingest:
                 raise PipelineError(
                     f"Of {sum(p.rows for p in batch):,} pushed rows {taken:,} came back from their job."
                 )
+            in_order = sorted(manifests, key=lambda manifest: manifest.partition)
+            rejected[:] = [count for manifest in in_order for count in manifest.rejected]
             return manifests
 
         epoch = self.take_in(
@@ -393,10 +401,10 @@ class Ingest:
             keys=[pushed.key for pushed in batch if pushed.key is not None],
         )
         if epoch is not None:
-            for seq in seqs:
-                lane.epochs[seq] = epoch
-            while len(lane.epochs) > _EPOCHS_REMEMBERED_MAX:
-                del lane.epochs[next(iter(lane.epochs))]
+            for seq, count in zip(seqs, rejected, strict=True):
+                lane.taken[seq] = HandedOver(epoch, quarantined=count)
+            while len(lane.taken) > _TAKEN_REMEMBERED_MAX:
+                del lane.taken[next(iter(lane.taken))]
         lane.inbox.discard(seqs[-1])
 
     def _note_tickets(self, stream: StreamState, visitors: Mapping[str, int], manifests: Sequence[Manifest]) -> None:

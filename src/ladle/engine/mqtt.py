@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ladle.engine.defined import reason_of
 from ladle.errors import Closed, PipelineError
 from ladle.formats.messages import messages_to_table
+from ladle.pipeline.reasons import reason_of
 from ladle.schema import StreamSchema
 
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from ladle.errors import Denied
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql.statements import CreateSource, Materialize
-from ladle.status import Status
+from ladle.status import Pulse, SourceStatus, Status
 
 if TYPE_CHECKING:
     from ladle.engine.database import Database
@@ -144,18 +144,28 @@ class Session:
 
     def status(self, queries: Iterable[str] | None = None) -> Status:
         catalog, status = self.catalog, self._db.status(queries)
-        return replaced(status, queries=tuple(q for q in status.queries if catalog.query(q.name) is not None))
+        seen = tuple(q for q in status.queries if catalog.query(q.name) is not None)
+        return replaced(status, queries=seen, sources=self._told(status.sources))
+
+    def pulse(self) -> Pulse:
+        pulse = self._db.pulse()
+        return replaced(pulse, sources=self._told(pulse.sources))
+
+    def _told(self, sources: tuple[SourceStatus, ...]) -> tuple[SourceStatus, ...]:
+        return sources if self.user.may(Role.ADMIN) else tuple(source.without_reason() for source in sources)
 
     # -- rows --
 
     def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
-    def hand_over(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> HandedOver:
+    def hand_over(
+        self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None, body: bytes | None = None
+    ) -> HandedOver:
         self.need(Role.WRITER, "push rows")
         # Keys are a user's own: another's push with the same one is another push.
         own = key if key is None or self.user.local else f"{self.user.name.lower()}\0{key}"
-        return self._db.hand_over(stream, rows, wait=wait, key=own)
+        return self._db.hand_over(stream, rows, wait=wait, key=own, body=body)
 
     def insert(self, table: str, rows: Any) -> int:
         self.need(Role.WRITER, "insert rows")

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from ladle.columns import from_numpy
-from ladle.errors import LadleError
+from ladle.errors import LadleError, TypeMismatch
 from ladle.formats.records import Int64s, cut_records, line_numbers
 from ladle.schema import StreamSchema
 from ladle.stem.intake import FILE, LINE, RAW, REASON, rows_to_table
@@ -84,6 +84,7 @@ def _parquet(file: BinaryIO, name: str) -> Iterator[pa.Table]:
 def _csv(file: BinaryIO, schema: StreamSchema, name: str, *, live: bool) -> Iterator[pa.Table]:
     header, rest, line = b"", b"", 1
     names: list[str] = []
+    found_any = False
     for chunk in chain(_chunks(file, live=live), [b""]):
         final = not chunk
         rest += chunk
@@ -95,11 +96,23 @@ def _csv(file: BinaryIO, schema: StreamSchema, name: str, *, live: bool) -> Iter
             if not end:
                 continue
             names = csv.read_csv(io.BytesIO(header)).column_names
+            _refuse_twice(names)
         found = cut_records(rest, line, len(names), final=final)
         line += rest.count(b"\n", 0, found.used)
         rest = rest[found.used :]
         if len(found.lines) or found.broken:
+            found_any = True
             yield from _csv_block(header + found.text, found.lines, found.broken, names, schema, name)
+    if names and not found_any:
+        # The columns are those of no row, and may be wrong all the same.
+        yield from _csv_block(header, np.array([], np.int64), [], names, schema, name)
+
+
+def _refuse_twice(names: list[str]) -> None:
+    lowered = [name.lower() for name in names]
+    twice = next((name for name in names if lowered.count(name.lower()) > 1), None)
+    if twice is not None:
+        raise TypeMismatch(f"The first line names the column {twice!r} twice.")
 
 
 def _csv_block(
@@ -139,7 +152,7 @@ def _json(block: bytes, schema: StreamSchema, name: str, line: int) -> Iterator[
         table = pa_json.read_json(
             io.BytesIO(block),
             read_options=pa_json.ReadOptions(block_size=len(block) + 1),
-            parse_options=pa_json.ParseOptions(explicit_schema=schema.declared),
+            parse_options=pa_json.ParseOptions(explicit_schema=schema.declared, unexpected_field_behavior="error"),
         )
         yield _placed(table, name, _as_many(line_numbers(block, line), len(table)))
         return

@@ -11,7 +11,8 @@ from pyspark.sql.types import StringType, StructType
 from pyspark.version import __version__ as SPARK_VERSION
 
 from ladle.errors import PipelineError
-from ladle.stem.intake import CORRUPT
+from ladle.pipeline.reasons import reason_of
+from ladle.stem.intake import CORRUPT, FILE
 
 KAFKA_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
 _MALFORMED = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -29,7 +30,7 @@ def streaming_frame(session: SparkSession, form: str, options: Mapping[str, str]
                 if form == "csv" and _lowered(options).get("header") == "true":
                     # Columns of a file with a header go by its names; Spark's default takes them as they come.
                     reader = reader.option("enforceSchema", _lowered(options).get("enforceschema", "false"))
-                return reader.schema(_with_malformed(schema)).load()
+                return _with_file(reader.schema(_with_malformed(schema)).load())
             case "parquet":
                 return reader.schema(schema).load()
             case "socket" | "kafka":
@@ -39,7 +40,7 @@ def streaming_frame(session: SparkSession, form: str, options: Mapping[str, str]
     except PySparkException as error:
         if form == "kafka" and isinstance(error, AnalysisException) and "kafka" in str(error).lower():
             raise _kafka_missing(error) from None
-        raise PipelineError(f"Spark can't read the source: {_first_line(error)}") from None
+        raise PipelineError(f"Spark can't read the source: {reason_of(error)}") from None
 
 
 def _parsed(frame: DataFrame, schema: StructType) -> DataFrame:
@@ -47,6 +48,15 @@ def _parsed(frame: DataFrame, schema: StructType) -> DataFrame:
     value = F.col("value").cast("string")
     parsed = F.from_json(value, _with_malformed(schema), _MALFORMED).alias("parsed")
     return frame.where(F.trim(value) != "").select(parsed).select("parsed.*")
+
+
+def _with_file(frame: DataFrame) -> DataFrame:
+    """With the name of the file of each row that could not be read, for the quarantine; Spark has it as a part of an
+    address.
+    """
+    part = frame.metadataColumn("_metadata").getField("file_name")
+    name = F.url_decode(F.replace(part, F.lit("+"), F.lit("%2B")))
+    return frame.withColumn(FILE, F.when(F.col(CORRUPT).isNotNull(), name))
 
 
 def _with_malformed(schema: StructType) -> StructType:
@@ -59,14 +69,9 @@ def _lowered(options: Mapping[str, str]) -> dict[str, str]:
 
 def _kafka_missing(error: Exception) -> PipelineError:
     if "Failed to find" not in str(error):
-        return PipelineError(f"Spark can't read from Kafka: {_first_line(error)}")
+        return PipelineError(f"Spark can't read from Kafka: {reason_of(error)}")
     return PipelineError(
         f"Spark has no connector for Kafka: the package {KAFKA_PACKAGE} is missing.",
         hint=f"start with PYSPARK_SUBMIT_ARGS='--packages {KAFKA_PACKAGE} pyspark-shell', or name it in "
         "spark.jars.packages of conf/spark-defaults.conf or of the session that is given to connect",
     )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0].split(" SQLSTATE:")[0].strip() if text else type(error).__name__

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ladle.errors import PipelineError
 from ladle.pipeline.protocol import BatchRunner
+from ladle.pipeline.reasons import reason_of
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class SparkSource:
     def _watch(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
         while not self._stopping.is_set():
-            self._progressed = False
+            self._progressed, self._batch_error = False, None
             error = self._run_query()
             if self._stopping.is_set():
                 break
@@ -140,7 +141,7 @@ class SparkSource:
                 self.state = "drained" if self._available_now else "stopped"
                 self._ended.set()
                 return
-            self.error = reason = self._reason(error)
+            self.error = reason = reason_of(self._batch_error or error)
             if self._available_now:
                 self.state = "failed"
                 self._ended.set()
@@ -184,9 +185,3 @@ class SparkSource:
         self._batch_error = None
         self._progressed = True
         self.error = None
-
-    def _reason(self, error: Exception) -> str:
-        if self._batch_error is not None:
-            return str(self._batch_error)
-        text = str(error).strip()
-        return next((line for line in text.splitlines() if line.strip()), type(error).__name__)[:500]

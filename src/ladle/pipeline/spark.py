@@ -32,6 +32,7 @@ from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, SqlE
 from ladle.pipeline.functions import said_by_function, vectorised
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
 from ladle.pipeline.readers import streaming_frame
+from ladle.pipeline.reasons import reason_of
 from ladle.pipeline.session import SQL_SETTINGS, is_alive, let_go
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
@@ -168,7 +169,7 @@ class SparkPipeline:
                 raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
             if is_broken_connection(error):
                 raise
-            raise said_by_function(error) or EvaluationError(_reason(error)) from None
+            raise said_by_function(error) or EvaluationError(reason_of(error)) from None
         finally:
             watchdog.cancel()
             with suppress(OSError, Py4JError):
@@ -189,7 +190,7 @@ class SparkPipeline:
         except (PySparkException, Py4JError) as error:
             if is_broken_connection(error):
                 raise
-            told = _unqualified(_reason(error), relations)
+            told = _unqualified(reason_of(error), relations)
             kind = SqlError if isinstance(error, AnalysisException) else EvaluationError
             raise kind(f"Spark refuses the query: {told}") from None
         return pa.schema([pa.field(field.name, _in_utc(field.type)) for field in schema])
@@ -217,7 +218,7 @@ class SparkPipeline:
         try:
             return to_arrow_schema(batches.schema, timezone="UTC")
         except PySparkException as error:
-            raise TypeMismatch(f"A column of the DataFrame has a type no stream can hold: {_reason(error)}") from None
+            raise TypeMismatch(f"A column of the DataFrame has a type no stream can hold: {reason_of(error)}") from None
 
     def attach(
         self,
@@ -266,7 +267,7 @@ class SparkPipeline:
         except (PySparkException, Py4JError) as error:
             if is_broken_connection(error):
                 raise
-            raise PipelineError(f"A Spark job failed: {_reason(error)}", hint="it is tried again") from error
+            raise PipelineError(f"A Spark job failed: {reason_of(error)}", hint="it is tried again") from error
         return [json.loads(row.reply) for row in rows]
 
 
@@ -339,12 +340,3 @@ def _split(items: Sequence[Any], count: int) -> list[list[Any]]:
     """Neighbouring items in `count` groups of about the same size, in order."""
     bounds = [len(items) * number // count for number in range(count + 1)]
     return [list(items[start:stop]) for start, stop in pairwise(bounds)]
-
-
-def _reason(error: Exception) -> str:
-    """The part of Spark's message that is for people."""
-    text = str(error).strip()
-    for line in text.splitlines():
-        if line.startswith("[") or "Error" in line:
-            return line.split(" SQLSTATE:")[0].strip()
-    return text.splitlines()[0] if text else type(error).__name__

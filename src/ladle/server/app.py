@@ -83,7 +83,11 @@ def _add_own(app: FastAPI) -> None:
 
     @app.get("/readyz", tags=["status"], summary="Whether it answers queries")
     def readyz(serving: Served) -> Response:
-        problems = [stream.error for stream in serving.db.pulse().streams if stream.error]
+        pulse = serving.db.pulse()
+        problems = [stream.error for stream in pulse.streams if stream.error]
+        # Whoever asks is told no more: why one fails may have paths and addresses in it.
+        failing = [source for source in pulse.sources if source.state in ("restarting", "failed")]
+        problems += [f"source {each.name} of stream {each.stream} is {each.state}" for each in failing]
         return json_reply({"status": "ready", "epoch": serving.db.catalog.epoch, "problems": problems})
 
     @app.get("/metrics", tags=["status"], summary="Figures in Prometheus' form")

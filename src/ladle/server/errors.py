@@ -28,6 +28,7 @@ _STATUS = {
     "method_not_allowed": 405,
     "already_exists": 409,
     "in_use": 409,
+    "key_reused": 409,
     "gone": 410,
     "too_large": 413,
     "not_acceptable": 406,

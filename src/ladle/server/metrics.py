@@ -67,6 +67,14 @@ class Metrics:
             ):
                 family.add_metric([stream.name], value)
         yield from (rows, rate, epochs, pending, bad, size)
+        running = GaugeMetricFamily("ladle_source_running", "1 while it runs", labels=["source", "stream"])
+        restarts = CounterMetricFamily("ladle_source_restarts", "Started again", labels=["source", "stream"])
+        # Of an attached and a defined one with the same name, the one that does not run is shown.
+        shown = {(s.name, s.stream): s for s in sorted(pulse.sources, key=lambda s: s.state != "running")}
+        for labels, source in shown.items():
+            running.add_metric(labels, source.state == "running")
+            restarts.add_metric(labels, source.restarts)
+        yield from (running, restarts)
         tickets = GaugeMetricFamily("ladle_eddy_tickets", "Share of tickets", labels=["stream", "operator"])
         for name, operators in pulse.operators.items():
             for each in operators:

@@ -24,7 +24,7 @@ from ladle.server.bodies import Asked, NewFunction, NewStream, NewTable, Registr
 from ladle.server.errors import BadRequest, ErrorBody, NotAcceptable
 from ladle.server.express import answered
 from ladle.server.pictures import plan_picture
-from ladle.server.receiving import received
+from ladle.server.receiving import reads_alike, received
 from ladle.server.respond import Responder, json_reply
 from ladle.server.serving import Asking, Served
 
@@ -34,6 +34,7 @@ _ROWS = {
         "required": True,
         "content": {
             "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
             "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
             "text/csv": {"schema": {"type": "string"}},
         },
@@ -248,9 +249,9 @@ async def push(
     wait: Annotated[bool, Query(description="answer when the rows are visible, with their epoch")] = False,
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Response:
-    """JSON lines, an Arrow stream or CSV with a header. The rows are durable when the response comes. A push that is
-    sent again with the same Idempotency-Key counts once, and the response says that it was `repeated`. Rows that don't
-    fit go to the stream's quarantine.
+    """JSON lines, a JSON array, an Arrow stream or CSV with a header. The rows are durable when the response comes. A
+    push that is sent again with the same Idempotency-Key counts once: the response says that it was `repeated`, and
+    added 0 `rows`. Rows that don't fit go to the stream's quarantine; with `wait` the response says how many.
     """
     session.need(Role.WRITER, "push rows")
     if idempotency_key is not None and not idempotency_key.strip():
@@ -263,8 +264,15 @@ async def push(
         if schema is None:
             raise unknown("stream", name, [s.name for s in session.streams()])
         table = received(body, kind, schema, serving.settings.request_bytes_max)
-        handed = session.hand_over(name, table, wait=wait, key=idempotency_key)
-        return {"rows": len(table), "epoch": handed.epoch, "repeated": handed.repeated}
+        compared = body if reads_alike(kind) else None
+        handed = session.hand_over(name, table, wait=wait, key=idempotency_key, body=compared)
+        rows = 0 if handed.repeated else len(table)
+        return {
+            "rows": rows,
+            "quarantined": handed.quarantined,
+            "epoch": handed.epoch,
+            "repeated": handed.repeated,
+        }
 
     return json_reply(await run_in_threadpool(take))
 
@@ -361,7 +369,7 @@ def status(session: Asking) -> Response:
 
 @router.get("/pulse", tags=["status"], summary="What changes all the time, without a look at each query")
 def pulse(session: Asking, serving: Served) -> Response:
-    told = replace(serving.db.pulse(), subscribers=serving.hub.subscribers)
+    told = replace(session.pulse(), subscribers=serving.hub.subscribers)
     return json_reply({"pulse": forms.status_to_json(told)})
 
 

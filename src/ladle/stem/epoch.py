@@ -63,6 +63,8 @@ class Manifest:
     """Blocks that could not be evaluated somewhere: the reason, and whether it was for slowness."""
     tickets: Mapping[str, Account] = field(default_factory=dict)
     """What the eddy learned."""
+    rejected: tuple[int, ...] = ()
+    """How many rows of each batch are in the quarantine."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,6 +73,7 @@ class Manifest:
             "quarantine": [file.to_json() for file in self.quarantine],
             "failures": [[block, reason, slow] for block, (reason, slow) in self.failures.items()],
             "tickets": {name: list(astuple(account)) for name, account in self.tickets.items()},
+            "rejected": list(self.rejected),
         }
 
     @staticmethod
@@ -81,6 +84,7 @@ class Manifest:
             tuple(DataFile.from_json(file) for file in value["quarantine"]),
             {block: (reason, slow) for block, reason, slow in value["failures"]},
             {name: Account(*account) for name, account in value["tickets"].items()},
+            tuple(value["rejected"]),
         )
 
 
@@ -99,7 +103,8 @@ def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa
     _join(task, partition, written, router)
     # File names are unique in a warehouse; a cache may know a file by its name alone.
     quarantined = _write_quarantine(task, f"{name}-quarantine.parquet", rejected)
-    return Manifest(partition, as_files(written), as_files(quarantined), failures, router.accounts)
+    counts = tuple(rejected.of_batches)
+    return Manifest(partition, as_files(written), as_files(quarantined), failures, router.accounts, counts)
 
 
 def _join(task: EpochTask, partition: int, written: WrittenFile | None, router: Router) -> None:

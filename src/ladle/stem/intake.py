@@ -45,6 +45,8 @@ class Rejected:
 
     reasons: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
+    of_batches: list[int] = field(default_factory=list)
+    """How many there were in each batch that was added."""
 
     def __len__(self) -> int:
         return len(self.reasons)
@@ -52,6 +54,7 @@ class Rejected:
     def extend(self, other: Rejected) -> None:
         self.reasons.extend(other.reasons)
         self.rows.extend(other.rows)
+        self.of_batches.append(len(other))
 
 
 def check_columns(given: pa.Schema, schema: StreamSchema, stream: str) -> None:
