@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +26,41 @@ class Ran:
 Run = Callable[..., Ran]
 
 
+def loaded_by_reading(where: Sequence[str], modules: Sequence[str]) -> list[str]:
+    """What commands that read load of these modules, in a process of their own."""
+    commands = [["invoke", "dear"], ["queries"], ["explain", "dear"], ["sql", "-c", "SELECT * FROM dear"]]
+    code = (
+        "import sys\nfrom ladle.cli import main\n"
+        "loaded = [name for name in ('httpx',) if name in sys.modules]\n"
+        f"for name, *rest in {commands!r}:\n"
+        f"    assert main([name, *{list(where)!r}, *rest]) == 0\n"
+        f"    loaded += [name for name in {list(modules)!r} if name in sys.modules]\n"
+        "print('loaded', *loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()[-1].split()[1:]
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     return tmp_path / "warehouse"
 
 
 @pytest.fixture
-def run(warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `ladle ARGUMENT...`."""
+def ran(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `ladle ARGUMENT...`, wherever it says."""
+
+    def run(*argv: str) -> Ran:
+        code = main(argv)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def run(warehouse: Path, monkeypatch: pytest.MonkeyPatch, ran: Run) -> Run:
+    """The same on a warehouse."""
 
     def open_inline(path: str, **_: Any) -> Any:
         return connect_inline(path)
@@ -39,13 +68,7 @@ def run(warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr(ladle.remote, "open_warehouse", open_inline)
     monkeypatch.setenv("LADLE_WAREHOUSE", str(warehouse))
     monkeypatch.setenv("COLUMNS", "120")
-
-    def run_command(*argv: str) -> Ran:
-        code = main(argv)
-        captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
-
-    return run_command
+    return ran
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Ran, Run
+from tests.cli.conftest import Run, loaded_by_reading
 from tests.cli.test_shell import Terminal
 from tests.interrupts import heeding_interrupts
 
-from ladle.cli import main
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.server.run import Server
@@ -47,16 +46,6 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     yield start
     for close in reversed(closing):
         close()
-
-
-@pytest.fixture
-def ran(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*argv: str) -> Ran:
-        code = main(argv)
-        captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture
@@ -190,17 +179,7 @@ def test_a_warehouse_and_a_server_are_not_meant_at_once(
 
 
 def test_reading_through_a_server_loads_nothing_heavy(url: str) -> None:
-    commands = [["invoke", "dear"], ["queries"], ["explain", "dear"], ["sql", "-c", "SELECT * FROM dear"]]
-    code = (
-        "import sys\nfrom ladle.cli import main\n"
-        "assert 'httpx' not in sys.modules\n"
-        f"for name, *rest in {commands!r}:\n"
-        f"    code = main([name, '--url', {url!r}, *rest])\n"
-        f"    print('loaded by', name, [name for name in {NOT_FOR_HTTP!r} if name in sys.modules], code)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    loaded = [line for line in done.stdout.splitlines() if line.startswith("loaded by")]
-    assert loaded == [f"loaded by {name} [] 0" for name, *_ in commands]
+    assert loaded_by_reading(["--url", url], NOT_FOR_HTTP) == []
 
 
 def test_a_subscription_through_a_server_shows_rows_as_they_come(serve: Serve) -> None:

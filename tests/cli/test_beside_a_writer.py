@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import loaded_by_reading
 from tests.interrupts import heeding_interrupts
 
 from ladle.connection import serve
@@ -99,16 +100,7 @@ def test_commands_work_through_the_process_that_writes(db: Database, warehouse: 
 def test_reading_loads_nothing_heavy(db: Database, warehouse: Path, writer: bool) -> None:
     if not writer:
         db.close()
-    commands = [["invoke", "dear"], ["queries"], ["explain", "dear"], ["sql", "-c", "SELECT * FROM dear"]]
-    code = (
-        "import sys\nfrom ladle.cli import main\n"
-        f"for name, *rest in {commands!r}:\n"
-        f"    code = main([name, '-w', {str(warehouse)!r}, *rest])\n"
-        f"    print('loaded by', name, [name for name in {HEAVY!r} if name in sys.modules], code)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    loaded = [line for line in ran.stdout.splitlines() if line.startswith("loaded by")]
-    assert loaded == [f"loaded by {name} [] 0" for name, *_ in commands]
+    assert loaded_by_reading(["-w", str(warehouse)], HEAVY) == []
 
 
 def test_reading_makes_no_warehouse(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ class Serving:
             response = call()
             keep = self._quick.add if time.thread_time() - began <= _QUICK_SECONDS_MAX else self._quick.discard
             keep(query.id)
+            if len(self._quick) > len(self.db.catalog.queries):  # some of them stand no more
+                self._quick.clear()
             return response
 
         if query.id not in self._quick:
