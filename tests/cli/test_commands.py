@@ -282,6 +282,20 @@ def test_push_json_lines_and_parquet(trades: Run, tmp_path: Path) -> None:
     assert count(trades, "symbol IS NULL") == 1
 
 
+def test_files_that_are_pushed_again_with_their_key_count_once(trades: Run, tmp_path: Path) -> None:
+    files = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
+    for file in files:
+        file.write_text('{"symbol": "KEYED", "at": "2026-01-30T14:46:00Z"}\n')
+    for _ in range(2):
+        assert trades("push", "trades", *map(str, files), "--key", "monday").code == 0
+        assert count(trades, "symbol = 'KEYED'") == 2
+    assert trades("push", "trades", *map(str, files), "--key", "tuesday").code == 0
+    assert count(trades, "symbol = 'KEYED'") == 4
+    refused = trades("push", "trades", "-", "--format", "json", "--key", "monday")
+    assert refused.code == 1
+    assert "Standard input has no --key" in refused.err
+
+
 def test_a_quoted_line_break_in_csv_is_part_of_its_value(trades: Run, tmp_path: Path) -> None:
     file = tmp_path / "breaks.csv"
     file.write_text('symbol,at\n"two\nlines",2026-01-30 14:46:00\n' * 1 + '"a ""b""\n",2026-01-30 14:46:00\n')

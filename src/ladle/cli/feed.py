@@ -46,11 +46,13 @@ def _add_push(commands: Commands) -> None:
     push.add_argument("stream", metavar="STREAM", help="the stream's name")
     push.add_argument("files", nargs="+", metavar="FILE", help="files to read, - for standard input")
     push.add_argument("--format", choices=("csv", "json", "parquet"), help="by default told by the file's name")
-    push.add_argument(
+    how = push.add_mutually_exclusive_group()
+    how.add_argument(
         "--no-wait",
         action="store_true",
         help="end when the rows are safely received, before they are visible",
     )
+    how.add_argument("--key", metavar="KEY", help="the same files pushed again with the same key count once")
 
 
 def _add_register(commands: Commands) -> None:
@@ -86,9 +88,11 @@ def _push(args: argparse.Namespace) -> int:
     from ladle.formats.reading import format_of, read_rows
 
     forms = [format_of(name, args.format) for name in args.files]
+    if args.key is not None and "-" in args.files:
+        raise LadleError("Standard input has no --key: how its rows come together is not the same each time.")
     with opened(args) as db:
         schema = _schema(db, args.stream)
-        for name, form in zip(args.files, forms, strict=True):
+        for number, (name, form) in enumerate(zip(args.files, forms, strict=True)):
             pushed, epoch = 0, None
             rejected = _quarantined(db, args.stream)
             with patience(f"pushing {name}"), _opened_file(name) as file:
@@ -96,14 +100,15 @@ def _push(args: argparse.Namespace) -> int:
                 try:
                     place = "stdin" if live else name
                     tables = read_rows(file, form, schema, name=place, live=live)
-                    for table, last in _with_last(tables, live=live):
+                    for block, (table, last) in enumerate(_with_last(tables, live=live)):
                         if args.no_wait:
                             db.receive(args.stream, table)
                         else:
-                            epoch = db.push(args.stream, table, wait=last)
+                            key = None if args.key is None else f"{args.key}/{number}/{block}"
+                            epoch = db.push(args.stream, table, wait=last, key=key)
                         pushed += table.num_rows
                 except KeyboardInterrupt:
-                    _tell_interrupted(name, pushed)
+                    _tell_interrupted(name, pushed, args.key)
                     raise
                 except Exception as error:
                     raise _half_way(error, name, form, pushed) from error
@@ -116,12 +121,10 @@ def _push(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_interrupted(name: str, pushed: int) -> None:
+def _tell_interrupted(name: str, pushed: int, key: str | None) -> None:
     if pushed:
-        sys.stderr.write(
-            f"{name}: at least {pushed:,} rows were received and will become visible; pushing the file again would "
-            "double them\n"
-        )
+        again = "the file again would double them" if key is None else "all again with the same key adds the rest"
+        sys.stderr.write(f"{name}: at least {pushed:,} rows were received and will become visible; pushing {again}\n")
 
 
 def _quarantined(db: Any, name: str) -> int:
