@@ -212,6 +212,23 @@ def test_arrow_with_more_rows_than_bytes_is_refused(http: httpx.Client) -> None:
     assert code_of(http.post("/v1/streams/ticks/rows", content=content, headers=ARROW)) == (413, "too_large")
 
 
+@pytest.mark.parametrize("views", [False, True])
+def test_arrow_whose_values_are_too_much_when_they_are_written_out_is_refused(
+    http: httpx.Client, *, views: bool
+) -> None:
+    """A megabyte of text that stands in a hundred thousand rows."""
+    http.post("/v1/sql", json={"sql": "CREATE STREAM texts (t STRING)"})
+    text, rows = "x" * (1 << 20), 100_000
+    if views:
+        _, view, values = pa.array([text], pa.string_view()).buffers()
+        column = pa.Array.from_buffers(pa.string_view(), rows, [None, pa.py_buffer(view.to_pybytes() * rows), values])
+    else:
+        column = pa.DictionaryArray.from_arrays([0] * rows, [text])
+    content = _arrow(pa.table({"t": column}))
+    assert len(content) < 4 << 20
+    assert code_of(http.post("/v1/streams/texts/rows", content=content, headers=ARROW)) == (413, "too_large")
+
+
 def test_arrow_that_points_outside_of_itself_is_refused(http: httpx.Client) -> None:
     """It would end the process, and again whenever the push is taken in."""
     http.post("/v1/sql", json={"sql": "CREATE STREAM texts (t STRING)"})

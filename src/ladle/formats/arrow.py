@@ -1,8 +1,9 @@
-"""How large an Arrow stream is when it is unpacked, told without unpacking it.
+"""How large an Arrow stream is when it is unpacked, and its rows when they are written out, told without doing either.
 
-A compressed buffer begins with its size before it was compressed, for which Arrow's reader then takes memory. Where the
-buffers are is in the head of each message, a flatbuffer: a table there is a place from which its *vtable* is found, and
-that says where each field is. Numbers are little-endian. (Arrow's format: Message.fbs, "Serialization and IPC".)
+A value may come once and stand in many rows: in a dictionary, or behind views. A compressed buffer begins with its size
+before it was compressed, for which Arrow's reader then takes memory. Where the buffers are is in the head of each
+message, a flatbuffer: a table there is a place from which its *vtable* is found, and that says where each field is.
+Numbers are little-endian. (Arrow's format: Message.fbs, "Serialization and IPC".)
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _LENGTH = 8
 """Bytes of a size. -1 is for a buffer that is not compressed."""
@@ -20,6 +23,8 @@ _VERSION, _HEADER, _CUSTOM = 0, 2, 4
 _DICTIONARY_DATA = 1
 _BUFFERS, _COMPRESSION = 2, 3
 """Fields of a batch of records."""
+_VIEW_WORDS = 4
+"""A view has four numbers of four bytes, the first its value's length."""
 
 
 def unpacked_bytes(stream: pa.Buffer) -> int:
@@ -36,6 +41,33 @@ def unpacked_bytes(stream: pa.Buffer) -> int:
                 size += _batch_bytes(memoryview(message.metadata), memoryview(message.body), message.type)
             except struct.error:
                 raise ValueError("a message points outside of itself") from None
+
+
+def written_out_bytes(batch: pa.RecordBatch) -> int:
+    """With each value as often as it stands in a row. For batches that were validated."""
+    return sum(_written_out(column) for column in batch.columns)
+
+
+def _written_out(column: pa.Array) -> int:
+    if isinstance(column, pa.DictionaryArray):
+        return int(_lengths(column.dictionary)[column.indices.drop_null()].sum())
+    return int(_lengths(column).sum()) if _has_views(column) else int(column.nbytes)
+
+
+def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+    """The bytes of each value."""
+    if _has_views(values):
+        words = np.frombuffer(values.buffers()[1], "<i4") if len(values) else np.empty(0, "<i4")
+        of_each = words.reshape(-1, _VIEW_WORDS)[values.offset : values.offset + len(values), 0]
+        return np.where(np.asarray(values.is_valid()), of_each, 0).astype(np.int64)
+    if values.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        lengths: pa.Array = pc.binary_length(values).fill_null(0)
+        return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.full(len(values), -(-values.nbytes // max(len(values), 1)), dtype=np.int64)
+
+
+def _has_views(values: pa.Array) -> bool:
+    return values.type in (pa.string_view(), pa.binary_view())
 
 
 def _batch_bytes(head: memoryview, body: memoryview, kind: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ladle.errors import TypeMismatch
-from ladle.formats.arrow import unpacked_bytes
+from ladle.formats.arrow import unpacked_bytes, written_out_bytes
 from ladle.formats.reading import read_rows
 from ladle.remote.http import ARROW
 from ladle.schema import StreamSchema, TableSchema
@@ -133,9 +133,10 @@ def _arrow(body: pa.Buffer, most: int) -> pa.Table:
         _refuse_larger(unpacked_bytes(body), most)
         with pa.ipc.open_stream(body) as reader:
             for batch in reader:
-                size += max(batch.nbytes, batch.num_rows * _ROW_BYTES)
-                _refuse_larger(size, most)
+                _refuse_larger(size + max(batch.nbytes, batch.num_rows * _ROW_BYTES), most)
                 batch.validate(full=True)
+                size += max(written_out_bytes(batch), batch.num_rows * _ROW_BYTES)
+                _refuse_larger(size, most)
                 batches.append(batch)
             return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, ValueError) as error:
