@@ -44,8 +44,8 @@ def numbers(db: ladle.Database) -> list[int]:
 def test_files_of_three_formats_and_a_restart(tmp_path: Path, spark: SparkSession) -> None:
     for name in ("json", "csv", "parquet"):
         (tmp_path / name).mkdir()
-    (tmp_path / "json" / "0 a+b%.json").write_text('{"n": 1, "k": "a"}\n{oops\n{"n": "two"}\n')
-    (tmp_path / "csv" / "0.csv").write_text("n,k\n3,c\nfour,d\n")
+    (tmp_path / "json" / "0 a+b%.json").write_text('{"n": 1, "k": "a"}\n{oops\n{"n": "two", "k": "b"}\n')
+    (tmp_path / "csv" / "0.csv").write_text("n,k\n3,c\nfour,d\nfive\n")
     pq.write_table(pa.table({"n": pa.array([5], pa.int32()), "k": ["e"]}), tmp_path / "parquet" / "0.parquet")
     with ladle.connect(tmp_path / "warehouse", spark=spark) as db:
         db.sql("CREATE STREAM s (n INT, k STRING)")
@@ -57,8 +57,9 @@ def test_files_of_three_formats_and_a_restart(tmp_path: Path, spark: SparkSessio
         rejected = {(row["reason"], row["row"]) for row in db.sql("SELECT * FROM s.quarantine").to_pylist()}
         assert rejected == {
             ("0 a+b%.json: malformed record", "{oops"),
-            ("0 a+b%.json: malformed record", '{"n": "two"}'),
-            ("0.csv: malformed record", "four,d"),
+            ("0 a+b%.json: n: 'two' is not a INT", '{"n": "two", "k": "b"}'),
+            ("0.csv: n: 'four' is not a INT", "four,d"),
+            ("0.csv: malformed record", "five"),
         }
     (tmp_path / "json" / "1.json").write_text('{"n": 2}\n')
     with ladle.connect(tmp_path / "warehouse", spark=spark) as db:

@@ -57,6 +57,24 @@ def test_spark_marks_corrupt_records() -> None:
     good, bad = Intake(ARRIVALS, FREE, 0).split(table)
     assert good.to_pydict()["k"] == [1]
     assert bad.rows == ["{oops"]
+    assert bad.reasons == ["malformed record"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"K": "two", "AT": "2024-01-01T00:00:01"}', "k: 'two' is not a INT"),
+        ("two,2024-01-01T00:00:01", "k: 'two' is not a INT"),
+        ("two", "malformed record"),
+        ('"two,2024', "malformed record"),
+        ('{"k": "two"} {}', "malformed record"),
+        ('{"k": null}', "malformed record"),
+    ],
+)
+def test_the_column_that_spark_could_not_parse_is_named(line: str, reason: str) -> None:
+    table = pa.table({"k": pa.nulls(1, pa.int32()), "at": [at(1)], "_corrupt_record": [line]})
+    _, bad = Intake(EVENTS, FREE, 0).split(table)
+    assert bad.reasons == [reason]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**40), 2**40), st.text(max_size=3), st.floats())))

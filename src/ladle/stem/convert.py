@@ -71,7 +71,7 @@ def convert_values(values: Sequence[Any], target: pa.DataType) -> tuple[pa.Array
             natural = pa.array([value], target) if pa.types.is_nested(target) else pa.array([value])
             part, failed = convert(natural, target)
         except (pa.ArrowException, TypeMismatch, OverflowError, ValueError, TypeError):
-            part, failed = pa.nulls(1, target), {0: _misfit(value, target)}
+            part, failed = pa.nulls(1, target), {0: misfit(value, target)}
         parts.append(part)
         if failed:
             failures[row] = failed[0]
@@ -86,7 +86,7 @@ def _convert_range(array: pa.Array, target: pa.DataType, offset: int, failures: 
         return [_cast(array, target)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(array) == 1:
-            failures[offset] = _misfit(array[0].as_py(), target)
+            failures[offset] = misfit(array[0].as_py(), target)
             return [pa.nulls(1, target)]
     middle = len(array) // 2
     return [
@@ -141,6 +141,7 @@ def _floats_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(pa.string()).cast(target)
 
 
-def _misfit(value: Any, target: pa.DataType) -> str:
+def misfit(value: Any, target: pa.DataType) -> str:
+    """Why a value is none of a column's."""
     shown = repr(value)
     return f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not a {type_name(target)}"

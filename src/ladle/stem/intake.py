@@ -6,6 +6,7 @@ than the stream's retention goes to the quarantine as JSON text beside the reaso
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from ladle.clock import FIRST_US, LAST_US, to_datetime
 from ladle.columns import from_numpy, to_numpy
 from ladle.errors import TypeMismatch
 from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, type_name
-from ladle.stem.convert import convert, convert_values, is_convertible
+from ladle.stem.convert import convert, convert_values, is_convertible, misfit
 
 REASON, RAW = "_reason", "_raw"
 """Columns of a pushed file that hold rows already found wanting when they were pushed."""
@@ -96,7 +97,7 @@ class Intake:
         columns = self._columns(table, reasons)
         tuples = pa.Table.from_arrays(columns, schema=self._schema.arrow)
         self._check_time(tuples, reasons)
-        _already_rejected(table, reasons)
+        self._already_rejected(table, reasons)
         if not reasons:
             return tuples, Rejected()
         keep = np.ones(len(table), dtype=np.bool_)
@@ -118,6 +119,25 @@ class Intake:
                 array = pa.nulls(len(table), column.type)
             columns.append(array)
         return columns
+
+    def _already_rejected(self, table: pa.Table, reasons: dict[int, str]) -> None:
+        if REASON in table.column_names:
+            column = table.column(REASON)
+            for row in _rows(pc.is_valid(column)):
+                reasons[row] = column[row].as_py()
+        if CORRUPT in table.column_names:
+            column = table.column(CORRUPT)
+            for row in _rows(pc.is_valid(column)):
+                reasons[row] = self._why_malformed(column[row].as_py(), table, row)
+
+    def _why_malformed(self, line: str, table: pa.Table, row: int) -> str:
+        """Of a line that Spark could not parse it leaves those columns NULL that were to blame."""
+        given = {name.lower(): name for name in table.column_names}
+        targets = {column.name.lower(): column for column in self._schema.columns if column.name.lower() in given}
+        for name, value in _fields(line, list(targets)).items():
+            if name in targets and value not in (None, "") and not table.column(given[name])[row].is_valid:
+                return f"{targets[name].name}: {misfit(value, targets[name].type)}"
+        return "malformed record"
 
     def _check_time(self, tuples: pa.Table, reasons: dict[int, str]) -> None:
         name = self._schema.timestamp_column
@@ -174,14 +194,19 @@ def _lowered(row: Mapping[str, Any], number: int, known: Mapping[str, str], reas
     return lowered
 
 
-def _already_rejected(table: pa.Table, reasons: dict[int, str]) -> None:
-    if REASON in table.column_names:
-        column = table.column(REASON)
-        for row in _rows(pc.is_valid(column)):
-            reasons[row] = column[row].as_py()
-    if CORRUPT in table.column_names:
-        for row in _rows(pc.is_valid(table.column(CORRUPT))):
-            reasons[row] = "malformed record"
+def _fields(line: str, names: Sequence[str]) -> dict[str, Any]:
+    """What a line of JSON or CSV has for each column, as far as that can be told."""
+    if line.lstrip().startswith("{"):
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
+            return {}
+        return {str(name).lower(): value for name, value in values.items()}
+    try:
+        fields = next(csv.reader([line]), [])
+    except csv.Error:
+        return {}
+    return dict(zip(names, fields, strict=True)) if len(fields) == len(names) else {}
 
 
 def _rejected(table: pa.Table, reasons: Mapping[int, str]) -> Rejected:
