@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,11 +24,3 @@ def ticks(seconds: Iterable[float]) -> list[dict[str, Any]]:
 def values(answer: Answer, column: str | None = None) -> list[Any]:
     """One column of an answer."""
     return answer.table.column(column or answer.columns[0]).to_pylist()
-
-
-def eventually(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    """Wait for another thread or process; never for a clock."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)

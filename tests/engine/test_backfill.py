@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.engine.backfill import Pace
@@ -253,7 +254,7 @@ def test_it_runs_by_itself(open_db: Open) -> None:
     db.sql(TICKS)
     db.push("ticks", ticks(range(5)), wait=True)
     db.register("SELECT n FROM ticks WHERE n > 1", name="q")
-    eventually(lambda: db.status().queries[0].coverage == 1.0, "the backfill did not run")
+    wait_until(lambda: db.status().queries[0].coverage == 1.0, "the backfill did not run")
 
 
 def test_a_stream_dropped_in_mid_backfill(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

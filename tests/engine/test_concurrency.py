@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, values
+from tests.engine.rows import TICKS, at, values
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.errors import AlreadyExists, Closed, LadleError, UnknownName
@@ -115,7 +116,7 @@ def test_everything_at_once(open_db: Open) -> None:
     together.add(register)
     together.add(finish)
     together.run()
-    eventually(lambda: all(s.pending == 0 for s in db.status().streams), "pushes are left")
+    wait_until(lambda: all(s.pending == 0 for s in db.status().streams), "pushes are left")
     expected = [first + n for first in (0, 100_000, 200_000) for n in range(pushes * rows) if n % 10 < 5]
     for mode in modes:
         assert sorted(values(db.invoke(mode))) == expected
@@ -188,7 +189,7 @@ def test_an_acknowledged_push_survives_a_close_at_that_moment(tmp_path: Path) ->
         together.add(close)
         together.run()
     with connect_inline(path) as db:
-        eventually(lambda: db.status().streams[0].pending == 0, "pushes are left")
+        wait_until(lambda: db.status().streams[0].pending == 0, "pushes are left")
         assert sorted(values(db.sql("SELECT n FROM ticks"))) == sorted(acknowledged)
 
 
@@ -210,10 +211,10 @@ def test_closing_waits_for_a_push_in_the_middle(open_db: Open, monkeypatch: pyte
     monkeypatch.setattr(lane.inbox, "put_once", slow)
     db.push("ticks", [{"n": 1, "at": at(1)}])
     assert owned == [True]
-    eventually(lambda: not db._store.warehouse.writable, "it does not close")
+    wait_until(lambda: not db._store.warehouse.writable, "it does not close")
     again = open_db()
     again.push("ticks", [{"n": 2, "at": at(2)}], wait=True)
-    eventually(lambda: again.status().streams[0].pending == 0, "a push is left")
+    wait_until(lambda: again.status().streams[0].pending == 0, "a push is left")
     assert values(again.sql("SELECT n FROM ticks")) == [1, 2]
 
 
@@ -225,7 +226,7 @@ def test_no_thread_is_left_behind(tmp_path: Path) -> None:
         db.push(name, [{"n": 1}])
     db.register("SELECT n FROM a WHERE n > 0", name="q", materialize="complete")
     db.close()
-    eventually(lambda: not [t for t in set(threading.enumerate()) - before if t.is_alive()], "a thread lives on")
+    wait_until(lambda: not [t for t in set(threading.enumerate()) - before if t.is_alive()], "a thread lives on")
 
 
 def test_registering_while_the_ground_moves(open_db: Open) -> None:

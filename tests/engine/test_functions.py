@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, eventually, ticks, values
+from tests.engine.rows import TICKS, ticks, values
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.errors import AlreadyExists, EvaluationError, InUse, InvocationTimeout, LadleError, SqlError, UnknownName
@@ -229,7 +230,7 @@ def test_python_that_never_ends_is_stopped(open_db: Open) -> None:
     with pytest.raises(LadleError, match="took longer"):
         db.sql("SELECT never(n) FROM ticks")
     own = [each for each in set(threading.enumerate()) - before if each.name == "ladle-function"]
-    eventually(lambda: not any(each.is_alive() for each in own), "the thread of a stopped function ends")
+    wait_until(lambda: not any(each.is_alive() for each in own), "the thread of a stopped function ends")
 
 
 # -- versions --

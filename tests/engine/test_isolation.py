@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.errors import EvaluationError, InvocationTimeout, LadleError
@@ -126,7 +127,7 @@ def test_a_complete_query_that_does_not_end(open_db: Open) -> None:
     db.push("s", words(0), wait=True)
     slow = db._background.kept(db.catalog.queries["slow"])
     assert slow is not None
-    eventually(lambda: slow.too_slow, "the background goes on trying")
+    wait_until(lambda: slow.too_slow, "the background goes on trying")
     assert values(db.invoke("fine")) == [SLOW_ROWS]
     with pytest.raises(InvocationTimeout):
         db.invoke("slow")
@@ -141,12 +142,12 @@ def test_a_thread_that_meets_a_bug_goes_on(open_db: Open, monkeypatch: pytest.Mo
         patch.setattr("ladle.engine.backfill.needed_files", lambda *_: 1 / 0)
         for second in range(3):
             db.push("ticks", ticks([second]), wait=True)
-        eventually(lambda: "compaction" in db.status().problems, "the problem is not shown")
+        wait_until(lambda: "compaction" in db.status().problems, "the problem is not shown")
         assert "zero" in db.status().problems["compaction"]
     db.register("SELECT n FROM ticks WHERE n > 0", name="q")
-    eventually(lambda: db.status().problems == {}, "the problem stays")
-    eventually(lambda: len(db.catalog.streams["ticks"].files) < 3, "compaction does not go on")
-    eventually(lambda: db.status().queries[0].coverage == 1.0, "the backfill does not go on")
+    wait_until(lambda: db.status().problems == {}, "the problem stays")
+    wait_until(lambda: len(db.catalog.streams["ticks"].files) < 3, "compaction does not go on")
+    wait_until(lambda: db.status().queries[0].coverage == 1.0, "the backfill does not go on")
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

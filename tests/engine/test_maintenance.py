@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.archive.files import temporary_path
 from ladle.archive.segments import DataFile, Segment, read_epochs
@@ -49,7 +50,7 @@ def cleaned(db: Database, holds: Callable[[], bool]) -> None:
         db.maintain()
         return holds()
 
-    eventually(look, "files that nobody needs stay")
+    wait_until(look, "files that nobody needs stay")
 
 
 # -- which files are merged --
@@ -349,13 +350,13 @@ def test_a_dropped_stream_leaves_nothing(open_db: Open) -> None:
         db.register(f"SELECT n FROM {name} WHERE n > 0", name=f"q{name}")
         db.push(name, [{"n": 1}, {"n": "x"}], wait=True)
         db.push(name, [{"n": 2}])
-    eventually(lambda: all(s.pending == 0 for s in db.status().streams), "pushes wait")
+    wait_until(lambda: all(s.pending == 0 for s in db.status().streams), "pushes wait")
     workers = {lane.worker for lane in db._ingest._lanes.values()}
     db.sql("DROP STREAM a CASCADE")
     cleaned(db, lambda: [path.name for path in (db.path / "streams").iterdir()] == [str(db.catalog.streams["b"].id)])
     assert len(list((db.path / "derived" / "results").iterdir())) == 1
     assert list(db._ingest._lanes) == [db.catalog.streams["b"].id]
-    eventually(lambda: sum(w is not None and w.is_alive() for w in workers) == 1, "the worker of a stream that is gone")
+    wait_until(lambda: sum(w is not None and w.is_alive() for w in workers) == 1, "the worker of a stream that is gone")
     assert values(db.invoke("qb")) == [1, 2]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
@@ -112,7 +113,7 @@ def test_complete_is_brought_up_to_date_in_the_background(open_db: Open, monkeyp
         kept = db._background.kept(db.catalog.queries["q"])
         return kept is not None and kept._answer is not None and kept._answer[0] == (db.catalog.streams["ticks"],)
 
-    eventually(is_kept, "the answer was not kept current")
+    wait_until(is_kept, "the answer was not kept current")
     reads = Reads(monkeypatch)
     answer = db.invoke("q")
     assert (values(answer), answer.epoch) == ([2, 4], epoch)

@@ -11,13 +11,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.testing import connect_inline
@@ -31,13 +31,6 @@ pytestmark = [
 STREAM = "CREATE STREAM s (n INT, k STRING)"
 HOST = "127.0.0.1"
 IN_FLIGHT = 20
-
-
-def wait_until(what: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
 
 
 class Broker:

@@ -11,7 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.errors import Closed, LadleError, PipelineError, TypeMismatch, UnknownName
@@ -190,7 +191,7 @@ def test_pushes_keep_their_order_and_wait_for_a_reopen(open_db: Open, monkeypatc
     reader = open_db(read_only=True)
     assert reader.status().streams[0].pending == 20
     db = open_db()
-    eventually(lambda: db.status().streams[0].pending == 0, "pushes that waited were not taken in")
+    wait_until(lambda: db.status().streams[0].pending == 0, "pushes that waited were not taken in")
     assert values(db.sql("SELECT n FROM ticks")) == list(range(20))
     assert db.catalog.epoch == 1, "what waits together is taken in together"
     assert values(reader.sql("SELECT n FROM ticks")) == list(range(20))
@@ -223,9 +224,9 @@ def test_a_failed_epoch_loses_nothing_and_says_so(open_db: Open, monkeypatch: py
     assert raised.value.hint is not None
     assert "safe in the inbox" in raised.value.hint
     # The worker meets the other two, whatever kind they are, and goes on.
-    eventually(lambda: db.status().streams[0].error is not None, "the error is not shown")
-    eventually(lambda: values(db.sql("SELECT n FROM ticks")) == [1], "the push was not taken in")
-    eventually(lambda: db.status().streams[0].error is None, "the error stays")
+    wait_until(lambda: db.status().streams[0].error is not None, "the error is not shown")
+    wait_until(lambda: values(db.sql("SELECT n FROM ticks")) == [1], "the push was not taken in")
+    wait_until(lambda: db.status().streams[0].error is None, "the error stays")
     db.push("ticks", ticks([2]), wait=True)
     assert values(db.sql("SELECT n FROM ticks")) == [1, 2]
 

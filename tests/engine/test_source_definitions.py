@@ -6,7 +6,6 @@ The pipeline is the one that runs in the process; what it reads is told by the t
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.waiting import wait_until
 
 from ladle.access import Role, User
 from ladle.engine import Database
@@ -80,13 +80,6 @@ def open_told(tmp_path: Path) -> Iterator[Open]:
             return db, pipeline
 
         yield start
-
-
-def wait_until(what: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def shown(db: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 from ladle.errors import (
@@ -402,7 +403,7 @@ def test_a_push_that_waits_while_a_column_is_added(open_db: Open, monkeypatch: p
     assert db.status().streams[0].pending == 1
     db.push("ticks", [{"n": 2, "at": at(2), "word": "x"}], wait=True)
     assert values(db.sql("SELECT word FROM ticks")) == [None, "x"]
-    eventually(lambda: db.status().streams[0].pending == 0, "a push is left")
+    wait_until(lambda: db.status().streams[0].pending == 0, "a push is left")
 
 
 def test_retention_can_be_changed(db: Database) -> None:

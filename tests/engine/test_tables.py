@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from tests.engine.conftest import Open
-from tests.engine.rows import TICKS, at, eventually, ticks, values
+from tests.engine.rows import TICKS, at, ticks, values
+from tests.waiting import wait_until
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
@@ -247,7 +248,7 @@ def test_a_standing_query_reads_the_table_as_it_stands(filled: Database, mode: s
 
 def test_an_answer_that_is_kept_notices_a_new_version(filled: Database) -> None:
     filled.register(JOINED, name="q", materialize="complete")
-    eventually(lambda: bool(filled._background._kept), "the answer is kept")
+    wait_until(lambda: bool(filled._background._kept), "the answer is kept")
     for number in range(at_one_row(4, 20)):
         filled.sql(f"UPDATE names SET name = 'v{number}' WHERE n = 1")
         assert {row["name"] for row in filled.invoke("q").table.to_pylist() if row["n"] == 1} == {f"v{number}"}

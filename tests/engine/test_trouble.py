@@ -273,7 +273,8 @@ import os, subprocess, sys
 from pathlib import Path
 from ladle.errors import DiskFull
 from ladle.testing import connect_inline
-from tests.engine.rows import TICKS, eventually, ticks, values
+from tests.engine.rows import TICKS, ticks, values
+from tests.waiting import wait_until
 
 disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
@@ -329,11 +330,11 @@ for pages, number in ((1, 2), (2, 3)):
     error = refused(lambda: db.push("ticks", ticks([number]), wait=True))
     assert "safe in the inbox" in error.hint, error.hint
     assert numbers() == list(range(number))
-    eventually(lambda: db.status().streams[0].error is not None, "the error is not shown")
+    wait_until(lambda: db.status().streams[0].error is not None, "the error is not shown")
     free(1000)
     db.maintain()
-    eventually(lambda: numbers() == list(range(number + 1)), "the push is not taken in when there is room")
-    eventually(lambda: db.status().streams[0].error is None, "the error stays")
+    wait_until(lambda: numbers() == list(range(number + 1)), "the push is not taken in when there is room")
+    wait_until(lambda: db.status().streams[0].error is None, "the error stays")
 
 # Housekeeping that has no room says so, and goes on later.
 for number in range(4, 20):

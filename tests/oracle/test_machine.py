@@ -13,7 +13,7 @@ import tempfile
 import time
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -42,6 +42,9 @@ QUERIES_MAX = 8
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
+PARTS = at_one_row(1, 4)
+
+
 def connect(path: Path, clock: ManualClock, settings: dict[str, Any]) -> Database:
     return connect_inline(path, clock=clock, settings=settings)
 
@@ -57,10 +60,9 @@ class Tally:
         self.folded = 0
 
 
-TALLY = Tally()
-
-
 class WarehouseMachine(RuleBasedStateMachine):
+    tally: ClassVar[Tally] = Tally()
+
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="oracle"))
@@ -161,15 +163,15 @@ class WarehouseMachine(RuleBasedStateMachine):
     @invariant()
     def answers_are_the_oracles(self) -> None:
         if self.driver is not None:
-            TALLY.steps += 1
+            self.tally.steps += 1
             self.driver.check(limit=2)
 
     def teardown(self) -> None:
         if self.driver is not None:
-            TALLY.checked += self.driver.checked
-            TALLY.filled += self.driver.filled
-            TALLY.unanswered += self.driver.unanswered
-            TALLY.folded += self.driver.folded
+            self.tally.checked += self.driver.checked
+            self.tally.filled += self.driver.filled
+            self.tally.unanswered += self.driver.unanswered
+            self.tally.folded += self.driver.folded
             self.driver.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -191,23 +193,25 @@ def run_machine(examples: int, steps: int, *, drawn_from: int | None, phases: tu
     )
 
 
-def test_answers_are_the_oracles() -> None:
-    """At least two thousand steps, each followed by a comparison; almost everything is answered without Spark.
+@pytest.mark.parametrize("part", range(PARTS))
+def test_answers_are_the_oracles(part: int) -> None:
+    """At least two thousand steps in all, each followed by a comparison; almost everything is answered without Spark.
 
     With residuals on Spark some fifty steps, and everything is answered.
     """
+    tally = WarehouseMachine.tally = Tally()
     # how many steps an example has, Hypothesis decides: there are as many runs as it takes
-    for drawn_from in count():
+    for drawn_from in count(part, PARTS):
         # a failure is printed as found: to shrink it takes minutes, and the soak does
-        run_machine(at_one_row(3, 20), at_one_row(20, 50), drawn_from=drawn_from, phases=(Phase.generate,))
-        if TALLY.steps >= at_one_row(50, 2_000):
+        run_machine(at_one_row(3, 12), at_one_row(20, 50), drawn_from=drawn_from, phases=(Phase.generate,))
+        if tally.steps >= at_one_row(50, 2_000) / PARTS:
             break
-    assert TALLY.checked >= 1.5 * TALLY.steps
-    assert TALLY.folded > TALLY.checked / 20, f"only {TALLY.folded} of {TALLY.checked} answers were partial aggregates'"
+    assert tally.checked >= 1.5 * tally.steps
+    assert tally.folded > tally.checked / 20, f"only {tally.folded} of {tally.checked} answers were partial aggregates'"
     # the first examples are the smallest: of a few, fewer have rows
-    assert TALLY.filled > TALLY.checked / at_one_row(6, 3), f"only {TALLY.filled} of {TALLY.checked} answers had rows"
-    assert TALLY.unanswered < TALLY.checked / 10, f"{TALLY.unanswered} answers needed Spark, {TALLY.checked} did not"
-    assert not (AT_ONE_ROW and TALLY.unanswered)
+    assert tally.filled > tally.checked / at_one_row(6, 3), f"only {tally.filled} of {tally.checked} answers had rows"
+    assert tally.unanswered < tally.checked / 10, f"{tally.unanswered} answers needed Spark, {tally.checked} did not"
+    assert not (AT_ONE_ROW and tally.unanswered)
 
 
 @pytest.mark.soak
@@ -215,4 +219,5 @@ def test_soak() -> None:
     until = time.monotonic() + float(os.environ.get("SOAK_SECONDS", "60"))
     while time.monotonic() < until:
         run_machine(20, 50, drawn_from=None, phases=(Phase.generate, Phase.shrink))
-    sys.stderr.write(f"{TALLY.steps} steps, {TALLY.checked} answers compared, {TALLY.unanswered} left to Spark\n")
+    tally = WarehouseMachine.tally
+    sys.stderr.write(f"{tally.steps} steps, {tally.checked} answers compared, {tally.unanswered} left to Spark\n")

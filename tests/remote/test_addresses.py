@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.engine.rows import eventually, values
+from tests.engine.rows import values
+from tests.waiting import wait_until
 
 import ladle
 from ladle.config import Settings
@@ -49,13 +50,13 @@ def test_a_subscriber_outlives_its_server(tmp_path: Path) -> None:
         server.start()
         listener = ladle.connect(server.url).query("q").subscribe().call(lambda change: heard.extend(values(change)))
         db.push("s", [{"n": 1}], wait=True)
-        eventually(lambda: heard == [1], "it does not hear")
+        wait_until(lambda: heard == [1], "it does not hear")
         server.stop()
         db.push("s", [{"n": 2}], wait=True)
         again = Server(db, Settings.load({"port": int(server.url.rpartition(":")[2])}))
         again.start()
         try:
-            eventually(lambda: heard == [1, 2], "it does not come back")
+            wait_until(lambda: heard == [1, 2], "it does not come back")
         finally:
             listener.stop()
             again.stop()

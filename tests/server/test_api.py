@@ -8,8 +8,6 @@ import json
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.server.conftest import Serve, code_of
+from tests.waiting import wait_until
 
 import ladle
 from ladle.answer import Answer
@@ -38,13 +37,6 @@ def push(http: httpx.Client, content: str | bytes = LINES, kind: str = "applicat
     reply = http.post("/v1/streams/ticks/rows?wait=true", content=content, headers=headers)
     assert reply.status_code == 200, reply.text
     return int(reply.json()["epoch"])
-
-
-def wait_until(what: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def _arrow(table: pa.Table, **options: Any) -> bytes:

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from tests.interrupts import heeding_interrupts
+from tests.waiting import wait_until
 
 HEAD = """
 import os, signal, sys, time
@@ -63,13 +62,6 @@ def start(program: str, *arguments: object) -> subprocess.Popen[str]:
             text=True,
             start_new_session=True,
         )
-
-
-def wait_until(what: Callable[[], object], seconds: float = 100) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
 
 
 def end(process: subprocess.Popen[str], seconds: float = 200) -> tuple[str, str]:

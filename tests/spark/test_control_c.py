@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from tests.cli.test_shell import Terminal
 from tests.interrupts import heeding_interrupts
-from tests.spark.programs import ENDLESS, end, in_session, kill_all, start, wait_until
+from tests.spark.programs import ENDLESS, end, in_session, kill_all, start
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.waiting import wait_until
 
 import ladle
 from ladle.engine.options import CSV_OPTIONS, JSON_OPTIONS, PARQUET_OPTIONS
@@ -28,13 +28,6 @@ def db(tmp_path: Path, spark: SparkSession) -> Iterator[ladle.Database]:
     with ladle.connect(tmp_path / "warehouse", spark=spark, settings={"retry_seconds_max": 1.0}) as database:
         database.sql("CREATE STREAM s (n INT, k STRING)")
         yield database
-
-
-def wait_until(what: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def numbers(db: ladle.Database) -> list[int]:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.spark.programs import end, in_session, start, wait_until
+from tests.spark.programs import end, in_session, start
+from tests.waiting import wait_until
 
 import ladle
 

@@ -6,12 +6,12 @@ import json
 import os
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import wait_until
 
 import ladle
 from ladle.errors import AlreadyExists, TypeMismatch, Unsupported, WarehouseError
@@ -37,13 +37,6 @@ def write_json(directory: Path, name: str, numbers: range) -> None:
 
 def json_source(spark: SparkSession, directory: Path) -> Any:
     return spark.readStream.schema("n INT, k STRING").option("maxFilesPerTrigger", 1).json(str(directory))
-
-
-def wait_until(what: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def count(db: ladle.Database, stream: str) -> int:
