@@ -74,6 +74,28 @@ def test_the_example_of_the_documentation(served: tuple[Database, str], spark: S
         spark.read.format("ladle").option("url", url).option("query", "q").load()
 
 
+def test_a_session_of_ours_does_not_stay_the_active_one(
+    served: tuple[Database, str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """A sink's format is looked up in the thread's active session."""
+    db, url = served
+    other = spark.newSession()
+    other.createDataFrame([(1,)], "n INT")
+    assert spark.getActiveSession() is other
+    ladle.spark_format(spark)
+    assert spark.getActiveSession() is spark
+    with ladle.connect(tmp_path / "another", spark=spark) as own:
+        own.sql("CREATE STREAM t (t STRING)")
+        own.push("t", [{"t": "Robert"}], wait=True)
+        assert own.sql("SELECT soundex(t) AS code FROM t").to_pylist() == [{"code": "R163"}]
+    assert spark.getActiveSession() is spark
+    writer = spark.range(1, 3).selectExpr("int(id) AS n", "current_timestamp() AS at").write.format("ladle")
+    writer.mode("append").option("url", url).option("token", db.create_token("me", "writer")).option(
+        "stream", "s"
+    ).save()
+    settled(db, lambda: db.status().streams[0].rows == 2)
+
+
 def test_a_subscription_goes_on_from_its_checkpoint(
     served: tuple[Database, str], spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ladle.errors import LadleError, WarehouseError, unknown
+from ladle.pipeline.session import make_active
 from ladle.schema import quoted, type_name
 
 FORMAT = "ladle"
@@ -141,11 +142,11 @@ class LadleSource(DataSource):
 
 
 def register(session: SparkSession, reach: Reach) -> None:
-    """Let a session know the format."""
+    """Let a session know the format, and be the calling thread's active one."""
     session.dataSource.register(type("LadleSource", (LadleSource,), {"reach": staticmethod(reach)}))
-    if isinstance(session, SparkSession) and SparkSession.getActiveSession() is None:
-        # A sink's format is looked up in the calling thread's active session, which is none if another thread made it.
-        SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    if isinstance(session, SparkSession):
+        # A sink's format is looked up in the calling thread's active session, which may be none, or another.
+        make_active(session)
 
 
 # -- reading --

@@ -17,10 +17,12 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -48,6 +50,31 @@ _forgetting = threading.Lock()
 def start_session(master: str | None) -> tuple[SparkSession, bool]:
     """A session, and whether it was made here (and is to be stopped here); interrupted, it leaves no JVM behind."""
     return Start(master).session()
+
+
+def make_active(session: SparkSession) -> None:
+    """The session that Spark and PySpark take in the calling thread where none is said."""
+    SparkSession._activeSession = session
+    _sessions(session).setActiveSession(session._jsparkSession)
+
+
+@contextmanager
+def keeping_active(session: SparkSession) -> Iterator[None]:
+    """PySpark makes a session active that makes a DataFrame of rows; afterwards it is again the one that was."""
+    before, before_in_jvm = SparkSession._activeSession, _sessions(session).getActiveSession()
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = before
+        with suppress(OSError, Py4JError):  # the JVM may be gone
+            if before_in_jvm.isDefined():
+                _sessions(session).setActiveSession(before_in_jvm.get())
+            else:
+                _sessions(session).clearActiveSession()
+
+
+def _sessions(session: SparkSession) -> Any:
+    return SparkSession._get_j_spark_session_class(session._jvm)
 
 
 def is_alive(gateway: Any) -> bool:

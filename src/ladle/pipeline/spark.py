@@ -11,7 +11,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import pairwise
@@ -33,7 +33,7 @@ from ladle.pipeline.functions import said_by_function, vectorised
 from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
 from ladle.pipeline.readers import streaming_frame
 from ladle.pipeline.reasons import reason_of
-from ladle.pipeline.session import SQL_SETTINGS, is_alive, let_go
+from ladle.pipeline.session import SQL_SETTINGS, is_alive, keeping_active, let_go
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
 from ladle.plan.window import MAX_US, MIN_US
@@ -146,62 +146,65 @@ class SparkPipeline:
         return {owner: reason for reply in replies for owner, reason in reply.items()}
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
-        session = self._residual_session(plan)
-        for name, relation in relations.items():
-            _frame(session, relation).createOrReplaceTempView(name)
-        context = session.sparkContext
-        around = context.getLocalProperty(_GROUP)
-        group = around or f"ladle-{uuid.uuid4().hex}"
-        late = threading.Event()
+        with self._residual_session(plan) as session:
+            for name, relation in relations.items():
+                _frame(session, relation).createOrReplaceTempView(name)
+            context = session.sparkContext
+            around = context.getLocalProperty(_GROUP)
+            group = around or f"ladle-{uuid.uuid4().hex}"
+            late = threading.Event()
 
-        def stop_late() -> None:
-            late.set()
-            self.cancel(group)
+            def stop_late() -> None:
+                late.set()
+                self.cancel(group)
 
-        watchdog = threading.Timer(seconds_max, stop_late)
-        watchdog.daemon = True
-        watchdog.start()
-        context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
-        try:
-            answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, to_datetime(now_us))).toArrow()
-        except (PySparkException, Py4JError) as error:
-            if late.is_set():
-                raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
-            if is_broken_connection(error):
-                raise
-            raise said_by_function(error) or EvaluationError(reason_of(error)) from None
-        finally:
-            watchdog.cancel()
-            with suppress(OSError, Py4JError):
-                context.setLocalProperty(_GROUP, around)  # type: ignore[arg-type]
-        return _in_our_types(answer, plan.schema)
+            watchdog = threading.Timer(seconds_max, stop_late)
+            watchdog.daemon = True
+            watchdog.start()
+            context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
+            try:
+                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, to_datetime(now_us))).toArrow()
+            except (PySparkException, Py4JError) as error:
+                if late.is_set():
+                    raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
+                if is_broken_connection(error):
+                    raise
+                raise said_by_function(error) or EvaluationError(reason_of(error)) from None
+            finally:
+                watchdog.cancel()
+                with suppress(OSError, Py4JError):
+                    context.setLocalProperty(_GROUP, around)  # type: ignore[arg-type]
+            return _in_our_types(answer, plan.schema)
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema:
-        session = self._residual_session(plan)
-        for name, schema in relations.items():
-            # Over an RDD: what is known to be empty is optimised away, and the mistakes in it too.
-            nothing = session.sparkContext.emptyRDD()
-            session.createDataFrame(nothing, schema=_spark_schema(schema)).createOrReplaceTempView(name)
-        try:
-            answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, datetime(2000, 1, 1, tzinfo=UTC)))
-            schema = to_arrow_schema(answer.schema, timezone="UTC")
-            # The optimiser computes what is constant, so a literal that can't be cast shows here.
-            answer._jdf.queryExecution().optimizedPlan()
-        except (PySparkException, Py4JError) as error:
-            if is_broken_connection(error):
-                raise
-            told = _unqualified(reason_of(error), relations)
-            kind = SqlError if isinstance(error, AnalysisException) else EvaluationError
-            raise kind(f"Spark refuses the query: {told}") from None
-        return pa.schema([pa.field(field.name, _in_utc(field.type)) for field in schema])
+        with self._residual_session(plan) as session:
+            for name, schema in relations.items():
+                # Over an RDD: what is known to be empty is optimised away, and the mistakes in it too.
+                nothing = session.sparkContext.emptyRDD()
+                session.createDataFrame(nothing, schema=_spark_schema(schema)).createOrReplaceTempView(name)
+            try:
+                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, datetime(2000, 1, 1, tzinfo=UTC)))
+                schema = to_arrow_schema(answer.schema, timezone="UTC")
+                # The optimiser computes what is constant, so a literal that can't be cast shows here.
+                answer._jdf.queryExecution().optimizedPlan()
+            except (PySparkException, Py4JError) as error:
+                if is_broken_connection(error):
+                    raise
+                told = _unqualified(reason_of(error), relations)
+                kind = SqlError if isinstance(error, AnalysisException) else EvaluationError
+                raise kind(f"Spark refuses the query: {told}") from None
+            return pa.schema([pa.field(field.name, _in_utc(field.type)) for field in schema])
 
-    def _residual_session(self, plan: Plan) -> SparkSession:
-        session = self.session.newSession()
-        for name, value in SQL_SETTINGS.items():
-            session.conf.set(name, value)
-        for function in plan.functions:
-            session.udf.register(function.symbol, vectorised(function))
-        return session
+    @contextmanager
+    def _residual_session(self, plan: Plan) -> Iterator[SparkSession]:
+        """One of its own, for a while: the calling thread's is then what it was."""
+        with keeping_active(self.session):
+            session = self.session.newSession()
+            for name, value in SQL_SETTINGS.items():
+                session.conf.set(name, value)
+            for function in plan.functions:
+                session.udf.register(function.symbol, vectorised(function))
+            yield session
 
     def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> DataFrame:
         return streaming_frame(self.session, form, options, _spark_schema(schema))
