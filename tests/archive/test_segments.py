@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -269,7 +270,7 @@ def test_data_files_survive_json() -> None:
 
 def cached(cache: SegmentCache, directory: Path, name: str, row_group: int, names: list[str]) -> pa.Table:
     """What is in the cache as `read_segment` gives it."""
-    columns = cache.columns(directory, name, row_group, names, TRADES)
+    columns = cache.columns(directory, name, row_group, tuple(names), TRADES)
     return pa.Table.from_arrays(
         [column.array for column in columns], schema=pa.schema([TRADES.field(column) for column in names])
     )
@@ -310,8 +311,27 @@ def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     assert cache.hits == hits + 2
     tiny = SegmentCache(10)
     assert cached(tiny, tmp_path, "0", 0, ["price"]).num_rows == 100
-    assert tiny.columns(tmp_path, "0", 0, [], TRADES) == []
+    assert tiny.columns(tmp_path, "0", 0, (), TRADES) == []
     assert tiny.bytes == 0
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    for number in range(4):
+        _write(tmp_path, f"{number}", trades(number, 100))
+    size = SegmentCache(1 << 20).columns(tmp_path, "0", 0, ("price",), TRADES)[0].nbytes
+    cache, kept = SegmentCache(4 * size), dict[tuple[int, str], None]()
+    drawn = random.Random(5)
+    for _ in range(500):
+        number, names = drawn.randrange(4), drawn.choice([("price",), ("at",), ("at", "price")])
+        hits = cache.hits
+        cache.columns(tmp_path, str(number), 0, names, TRADES)
+        there = [name for name in names if (number, name) in kept]
+        assert cache.hits == hits + len(there)
+        for name in [*there, *(name for name in names if name not in there)]:
+            kept.pop((number, name), None)
+            kept[number, name] = None
+        for old in list(kept)[:-4]:
+            del kept[old]
 
 
 def test_threads_share_the_cache(tmp_path: Path) -> None:

@@ -375,6 +375,10 @@ class SegmentCache:
         self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
         self._once: OrderedDict[tuple[str, int, str], None] = OrderedDict()
         """What was read, and not kept."""
+        self._asked: dict[tuple[str, int], tuple[tuple[str, ...], list[CachedColumn]]] = {}
+        """By segment, what was last asked for, if all of it is kept: most ask for the same."""
+        self._asked_again: dict[tuple[str, int], None] = {}
+        """Segments whose columns were used since they were moved to the end, in the order of their use."""
         self.bytes = 0
         self.hits = 0
         self.misses = 0
@@ -384,14 +388,22 @@ class SegmentCache:
         directory: str | Path,
         name: str,
         row_group: int,
-        columns: Sequence[str],
+        columns: tuple[str, ...],
         schema: pa.Schema,
         *,
         once: bool = False,
         last: LastFile | None = None,
     ) -> list[CachedColumn]:
-        """One segment's columns, one by one."""
+        """One segment's columns, one by one; the list is not the caller's to change."""
+        segment = (name, row_group)
         with self._lock:
+            asked = self._asked.get(segment)
+            if asked is not None and asked[0] == columns:
+                self.hits += len(columns)
+                self._asked_again.pop(segment, None)
+                self._asked_again[segment] = None
+                return asked[1]
+            self._note_uses()
             found = [self._columns.get((name, row_group, column)) for column in columns]
             missing = [column for column, known in zip(columns, found, strict=True) if known is None]
             self.hits += len(columns) - len(missing)
@@ -399,8 +411,11 @@ class SegmentCache:
             for column, known in zip(columns, found, strict=True):
                 if known is not None:
                     self._columns.move_to_end((name, row_group, column))
-        if not missing:
-            return found  # type: ignore[return-value]
+            if not missing:
+                whole: list[CachedColumn] = found  # type: ignore[assignment]
+                if columns:
+                    self._asked[segment] = (columns, whole)
+                return whole
         # Read outside the lock: two threads may read the same segment, none waits for another's disk.
         path = Path(directory) / name
         with _telling_errors(path):
@@ -418,6 +433,15 @@ class SegmentCache:
             self._footers.pop(name, None)
             for row_group, column in self._by_file.pop(name, set()):
                 self.bytes -= self._columns.pop((name, row_group, column)).nbytes
+                self._asked.pop((name, row_group), None)
+                self._asked_again.pop((name, row_group), None)
+
+    def _note_uses(self) -> None:
+        """What was used since has its place in the order."""
+        for segment in self._asked_again:
+            for column in self._asked[segment][0]:
+                self._columns.move_to_end((*segment, column))
+        self._asked_again.clear()
 
     def _is_known(self, name: str, row_group: int, column: str) -> bool:
         """Whether it was read before, and not kept; if not, that is remembered."""
@@ -434,12 +458,14 @@ class SegmentCache:
         key = (name, row_group, column)
         if values.nbytes > self._bytes_max or key in self._columns:
             return
+        self._note_uses()
         self._columns[key] = values
         self._by_file.setdefault(name, set()).add((row_group, column))
         self.bytes += values.nbytes
         while self.bytes > self._bytes_max:
             (old_name, old_group, old_column), old_values = self._columns.popitem(last=False)
             self.bytes -= old_values.nbytes
+            self._asked.pop((old_name, old_group), None)
             keys = self._by_file[old_name]
             keys.discard((old_group, old_column))
             if not keys:

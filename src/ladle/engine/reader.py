@@ -233,7 +233,7 @@ class Reader:
         block_id = known_as
         if known_as is None and block.factors:
             block_id = self._catalog.block_id(block)
-        coverage = None if block_id is None else self._store.coverage(stream)
+        coverage = None if block_id is None else self._store.coverage(stream, at=self._catalog.seq)
         waiting: list[Piece] = []
         waiting_rows = 0
         for piece in pieces:

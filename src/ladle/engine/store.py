@@ -80,20 +80,12 @@ class Store:
     @contextmanager
     def pin(self) -> Iterator[Catalog]:
         """The newest snapshot, whose files stay while it is used."""
-        with self._lock:
-            # A reader holds everything before it looks at the log, and only then what it found there: whatever the
-            # writer deletes before is not in that log any more.
-            self._arriving += 1
-            self._move_lease()
-        try:
-            self.refresh()
+        if self._lease is None:
             with self._lock:
                 catalog = self.catalog
                 self._pins[catalog.seq] += 1
-        finally:
-            with self._lock:
-                self._arriving -= 1
-                self._move_lease()
+        else:
+            catalog = self._pin_as_reader()
         try:
             yield catalog
         finally:
@@ -101,6 +93,24 @@ class Store:
                 self._pins[catalog.seq] -= 1
                 if not self._pins[catalog.seq]:
                     del self._pins[catalog.seq]
+                self._move_lease()
+
+    def _pin_as_reader(self) -> Catalog:
+        """It holds everything before it looks at the log, and only then what it found there: whatever the writer
+        deletes before is not in that log any more.
+        """
+        with self._lock:
+            self._arriving += 1
+            self._move_lease()
+        try:
+            self.refresh()
+            with self._lock:
+                catalog = self.catalog
+                self._pins[catalog.seq] += 1
+            return catalog
+        finally:
+            with self._lock:
+                self._arriving -= 1
                 self._move_lease()
 
     def refresh(self) -> None:
@@ -157,13 +167,15 @@ class Store:
             return self.warehouse.stream(stream.id - 1).quarantine
         return self.warehouse.stream(stream.id).archive
 
-    def coverage(self, stream: StreamState) -> Coverage:
-        with self._lock:
-            if stream.id not in self._coverage:
+    def coverage(self, stream: StreamState, *, at: int | None = None) -> Coverage:
+        """As it is now; or as it was at a snapshot, by its number, if that was a moment ago."""
+        coverage = self._coverage.get(stream.id)
+        if coverage is None:
+            with self._lock:
                 trusted = self.warehouse.trusts_derived
-                self._coverage[stream.id] = Coverage(self.warehouse.stream(stream.id).results if trusted else None)
-            coverage = self._coverage[stream.id]
-        coverage.refresh()
+                made = Coverage(self.warehouse.stream(stream.id).results if trusted else None)
+                coverage = self._coverage.setdefault(stream.id, made)
+        coverage.refresh(at)
         return coverage
 
     def join_coverage(self, digest: str) -> JoinCoverage:

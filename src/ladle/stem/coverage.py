@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from ladle.stem.results import DamagedResults, Results, data_file_of
 
 _log = logging.getLogger(__name__)
 _MAPPED_MAX = 16_384
+_MOMENT_SECONDS = 0.02
+"""How late an answer may see what was covered otherwise than by its epoch: it is the same answer."""
 
 
 class Coverage:
@@ -38,6 +41,8 @@ class Coverage:
         self._covered_by: dict[str, BlockSet] = {}
         self._sets: dict[BlockSet, BlockSet] = {NO_BLOCKS: NO_BLOCKS}
         self._listing = None if directory is None else Listing(directory)
+        self._looked = (-1, 0.0)
+        """At which snapshot the directory was last looked at, and until when that will do for it."""
 
     def find(self, data_file: str, block: int) -> Results | None:
         """The results that cover this block on this data file, or None."""
@@ -59,25 +64,33 @@ class Coverage:
             self._covered[data_file] = (names, blocks)
         return blocks
 
-    def refresh(self) -> None:
-        """List the directory anew, if it changed."""
+    def refresh(self, at: int | None = None) -> None:
+        """List the directory anew, if it changed. What an epoch has covered is there before its snapshot is: at one
+        that was looked at a moment ago, nothing new is waited for.
+        """
         if self._listing is None:
+            return
+        looked, until = self._looked
+        if at is not None and at <= looked and time.monotonic() < until:
             return
         with self._lock:
             listed = self._listing.changed()
-            if listed is None:
-                return
-            names: dict[str, list[str]] = {}
-            for name in listed:
-                data_file = data_file_of(name)
-                if data_file is not None:
-                    names.setdefault(data_file, []).append(name)
-            self._names = {data_file: tuple(own) for data_file, own in names.items()}
-            self._covered = {file: known for file, known in self._covered.items() if file in names}
-            still = {name for own in names.values() for name in own}
-            self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in still}
-            used = [*(blocks for _, blocks in self._covered.values()), *self._covered_by.values(), NO_BLOCKS]
-            self._sets = {blocks: blocks for blocks in used}
+            if listed is not None:
+                self._take(listed)
+            self._looked = (looked if at is None else max(at, looked), time.monotonic() + _MOMENT_SECONDS)
+
+    def _take(self, listed: list[str]) -> None:
+        names: dict[str, list[str]] = {}
+        for name in listed:
+            data_file = data_file_of(name)
+            if data_file is not None:
+                names.setdefault(data_file, []).append(name)
+        self._names = {data_file: tuple(own) for data_file, own in names.items()}
+        self._covered = {file: known for file, known in self._covered.items() if file in names}
+        still = {name for own in names.values() for name in own}
+        self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in still}
+        used = [*(blocks for _, blocks in self._covered.values()), *self._covered_by.values(), NO_BLOCKS]
+        self._sets = {blocks: blocks for blocks in used}
 
     def files(self) -> list[tuple[str, str]]:
         """(data file, results file) pairs as last listed."""

@@ -7,7 +7,7 @@ parsed whole. Its foot says which blocks were evaluated: a block that is not lis
 functions were postponed until its tuples have partners in a join, its candidates are listed, under a number of theirs.
 
     payload of each tile, in words of 8 bytes
-    blocks int64[b] | rows of each segment int32[s] | offsets uint32[t, b] | counts uint16[t, b]
+    blocks int64[b] | rows of each segment int32[s] | offsets uint32[b, t] | counts uint16[b, t]
     lengths and checksum of the foot
 """
 
@@ -19,7 +19,7 @@ import struct
 import uuid
 import zlib
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -40,10 +40,12 @@ Words = npt.NDArray[np.uint64]
 
 SUFFIX = ".results"
 _END = struct.Struct("<8sQQQQ")
-_MAGIC = b"LADLERS1"
+_MAGIC = b"LADLERS2"
 _ALL = np.uint64((1 << 64) - 1)
 _WORDS_MAX = (1 << 32) - 1
 """Offsets are 32 bits wide."""
+_FEW = 32
+"""Up to so many rows of a segment, Python puts their numbers together sooner than NumPy."""
 
 
 class DamagedResults(ValueError):
@@ -115,7 +117,7 @@ class ResultsWriter:
     def finish(self) -> Path | None:
         """The results file's path, or None when no block is covered."""
         kept = ~np.isin(self._blocks, np.fromiter(self._failed, dtype=np.int64))
-        if self._broken or not kept.any() or not self._segments:
+        if self._broken or not kept.any() or not self._counts:
             self.abort()
             return None
         blocks = self._blocks
@@ -128,8 +130,8 @@ class ResultsWriter:
         parts = [
             (blocks if which is None else blocks[which]).astype("<i8", copy=False),
             np.asarray(self._segments, dtype="<i4"),
-            *((part if which is None else part[which]).astype("<u4", copy=False) for part in self._offsets),
-            *((part if which is None else part[which]).astype("<u2", copy=False) for part in self._counts),
+            _by_block(self._offsets, which).astype("<u4", copy=False),
+            _by_block(self._counts, which).astype("<u2", copy=False),
         ]
         checksum = 0
         try:
@@ -175,11 +177,13 @@ class Results:
         self._ids = self._words.view(np.uint16)
         self.covered: npt.NDArray[np.int64] = np.frombuffer(content, "<i8", blocks, at)
         self.segment_rows: npt.NDArray[np.int32] = np.frombuffer(content, "<i4", segments, at + 8 * blocks)
-        # The same memory as Python's integers, which are found sooner than NumPy's.
-        self._covered = memoryview(self.covered.data).cast("B").cast("q")
+        self._covered = _integers(self.covered, "q")
+        self._few_ids = _integers(self._words, "H")
         at += 8 * blocks + 4 * segments
-        self._offsets = np.frombuffer(content, "<u4", tiles * blocks, at).reshape(tiles, blocks)
-        self._counts = np.frombuffer(content, "<u2", tiles * blocks, at + 4 * tiles * blocks).reshape(tiles, blocks)
+        self._tiles = tiles
+        self._offsets = _integers(np.frombuffer(content, "<u4", blocks * tiles, at), "I")
+        self._counts = np.frombuffer(content, "<u2", blocks * tiles, at + 4 * blocks * tiles)
+        self._few_counts = _integers(self._counts, "H")
         self._first_tile: list[int] = [0, *np.cumsum(-(-self.segment_rows // TILE)).tolist()]
         self._rows: list[int] = self.segment_rows.tolist()
 
@@ -199,13 +203,14 @@ class Results:
         place = self._place(block)
         if place is None:
             raise KeyError(block)
-        first, last = self._first_tile[segment], self._first_tile[segment + 1]
-        counts = self._counts[first:last, place].tolist()
+        before = place * self._tiles
+        first, last = before + self._first_tile[segment], before + self._first_tile[segment + 1]
+        counts = self._few_counts[first:last].tolist()
         rows = self._rows[segment]
         matched = sum(counts)
         if matched == rows:
             return Matches(rows)
-        offsets = self._offsets[first:last, place].tolist()
+        offsets = self._offsets[first:last].tolist()
         last_size = rows - TILE * (len(counts) - 1)
         if _all_sparse(counts, last_size):
             return Matches(rows, numbers=self._from_ids(counts, offsets, matched))
@@ -226,16 +231,25 @@ class Results:
         place = self._place(block)
         if place is None:
             raise KeyError(block)
-        counts = self._counts[:, place].astype(np.int64)
+        counts = self._counts[place * self._tiles : (place + 1) * self._tiles].astype(np.int64)
         return np.add.reduceat(counts, self._first_tile[:-1]) if len(counts) else counts
 
     def _from_ids(self, counts: list[int], offsets: list[int], matched: int) -> Ids:
         """The rows of tiles that all have row ids."""
+        if matched <= _FEW:
+            few: list[int] = []
+            first = 0
+            for count, at in zip(counts, offsets, strict=True):
+                if count == 1:
+                    few.append(first + self._few_ids[at << 2])
+                elif count:
+                    few += [first + row for row in self._few_ids[at << 2 : (at << 2) + count]]
+                first += TILE
+            return np.array(few, dtype=np.intp)
         ids = np.empty(matched, dtype=np.intp)
-        if matched:
-            parts = [self._ids[at << 2 : (at << 2) + count] for count, at in zip(counts, offsets, strict=True) if count]
-            np.concatenate(parts, out=ids, casting="unsafe")
-            ids += np.arange(0, len(counts) * TILE, TILE).repeat(counts)
+        parts = [self._ids[at << 2 : (at << 2) + count] for count, at in zip(counts, offsets, strict=True) if count]
+        np.concatenate(parts, out=ids, casting="unsafe")
+        ids += np.arange(0, len(counts) * TILE, TILE).repeat(counts)
         return ids
 
     def _from_bits(self, counts: list[int], offsets: list[int], sizes: list[int], rows: int) -> npt.NDArray[np.uint8]:
@@ -261,6 +275,16 @@ class Results:
     def _place(self, block: int) -> int | None:
         at = bisect_left(self._covered, block)
         return at if at < len(self._covered) and self._covered[at] == block else None
+
+
+def _by_block(parts: Sequence[npt.NDArray[Any]], which: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """What tiles have for each block, block by block: an answer reads one block's."""
+    return np.stack(parts if which is None else [part[which] for part in parts], axis=1)
+
+
+def _integers(values: npt.NDArray[Any], form: str) -> memoryview:
+    """The same memory as Python's integers, which a few are found sooner in than in NumPy's."""
+    return memoryview(values.data).cast("B").cast(form)  # type: ignore[call-overload]
 
 
 def _all_sparse(counts: list[int], last_size: int) -> bool:
