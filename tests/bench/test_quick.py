@@ -31,6 +31,7 @@ def figures(directory: Path, name: str) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "peers", "--quick", "--out", str(tmp_path)]) == 0
@@ -95,6 +96,7 @@ def test_a_part_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) ->
     assert "arrivals" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_cacq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every run in it compares its tuples or pairs with DuckDB's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import unicodedata
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +21,24 @@ NAMES = [f"s{i}" for i in range(len(SHAPES))]
 SCHEMA = pa.schema([("n", pa.int32()), *((name, pa.string()) for name in NAMES)])
 
 
-def alphabet() -> pa.Table:
-    letters = [chr(c) for c in range(1, 0x20000) if not 0xD800 <= c <= 0xDFFF]
+def alphabet(*, whole: bool) -> pa.Table:
+    """All that lower and upper case, spaces or combining make different, and of the rest, tens of thousands of letters
+    and signs without case, one in sixteen; or everything.
+    """
+    letters = [
+        chr(c)
+        for c in range(1, 0x20000)
+        if unicodedata.category(chr(c)) != "Cs"
+        and (whole or c < 0x3000 or c % 16 == 0 or unicodedata.category(chr(c)) not in ("Lo", "So", "Co", "Cn"))
+    ]
     columns = [pa.array([shape.format(letter) for letter in letters]) for shape in SHAPES]
     return pa.table([pa.array(range(len(letters)), pa.int32()), *columns], schema=SCHEMA)
 
 
 @pytest.mark.spark
-def test_every_character(spark: Any) -> None:
-    given = alphabet()
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_every_character(spark: Any, *, whole: bool) -> None:
+    given = alphabet(whole=whole)
     in_spark_frame(spark, given).createOrReplaceTempView("u")
     entries = [entry for entry in LIST if len(entry.params) == 1 and entry.params[0].types == (pa.string(),)]
     assert {"upper", "lower", "length", "trim"} <= {entry.name for entry in entries}

@@ -112,7 +112,7 @@ class Changes:
             left = deadline - time.monotonic()
             if told or left <= 0:
                 return told, since
-            self.await_commit(seen, left)
+            self._await_commit(seen, left)
 
     def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[_Step]:
         """Epoch by epoch: what it adds."""
@@ -217,7 +217,7 @@ class Changes:
                 clock_us = newest_us
         return _Timeline(stream, *begin, found)
 
-    def await_commit(self, seen: int, seconds_max: float) -> None:
+    def _await_commit(self, seen: int, seconds_max: float) -> None:
         if not self._store.warehouse.writable:
             time.sleep(min(_LOOK_SECONDS, seconds_max))
             return

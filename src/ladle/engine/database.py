@@ -425,10 +425,9 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
                 self._store.cache.misses,
             )
 
-    def await_commit(self, seen: int, seconds: float) -> int:
-        """Wait until there is a later entry in the log than `seen`, but not for longer; the last one's number."""
-        self._changes.await_commit(seen, seconds)
-        return self._snapshot().seq
+    def on_commit(self, listener: Callable[[], None]) -> None:
+        """Call it after each entry in the log of this process, in the thread that made it: it must not take long."""
+        self._store.on_commit(lambda _: listener())
 
     def maintain(self) -> None:
         """One round of housekeeping, now."""

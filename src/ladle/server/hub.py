@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,8 +38,6 @@ _BEHIND_BYTES_MAX = 1 << 18
 """What a listener that is behind reads at once, beside one change at least: it may take its time to send it."""
 _WORK_SECONDS_MAX = 0.25
 """How long one reading of missed epochs may compute, so that others get their turn."""
-_LOOK_SECONDS = 0.5
-"""After so long without a commit the watcher sees whether it was stopped."""
 _THREADS = 4
 
 Key = tuple[str, int]
@@ -107,27 +106,13 @@ class Hub:
         self._behind = ThreadPoolExecutor(_THREADS, thread_name_prefix="ladle-hub-behind")
         self._committed = asyncio.Event()
         self._stopping = threading.Event()
-        self._watcher: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.subscribers = 0
 
     def start(self) -> None:
         """Called in the event loop."""
-        self._loop = loop = asyncio.get_running_loop()
-
-        def watch() -> None:
-            seen = -1
-            while not self._stopping.is_set():
-                try:
-                    newest = self._db.await_commit(seen, _LOOK_SECONDS)
-                except LadleError:
-                    return
-                if newest != seen:
-                    seen = newest
-                    loop.call_soon_threadsafe(self._note_commit)
-
-        self._watcher = threading.Thread(target=watch, name="ladle-hub-watch", daemon=True)
-        self._watcher.start()
+        self._loop = asyncio.get_running_loop()
+        self._db.on_commit(self._note_commit_soon)
 
     def release(self) -> None:
         """Let everybody go, so that their connections end. May be called by any thread."""
@@ -142,14 +127,18 @@ class Hub:
             if channel.task is not None:
                 channel.task.cancel()
         self._wake_all()
-        if self._watcher is not None:
-            await asyncio.to_thread(self._watcher.join)
         for threads in (self._following, self._behind):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _wake_all(self) -> None:
         for channel in list(self._channels.values()):
             channel.wake()
+
+    def _note_commit_soon(self) -> None:
+        """In the thread that committed."""
+        if self._loop is not None and not self._stopping.is_set():
+            with suppress(RuntimeError):  # it is closed just now
+                self._loop.call_soon_threadsafe(self._note_commit)
 
     def _note_commit(self) -> None:
         self._committed.set()
