@@ -42,11 +42,13 @@ RESIDUALS = Residuals()
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from ladle.pipeline.session import start_session
+    from ladle.pipeline.session import let_go, start_session
 
     session, _ = start_session(None)
+    gateway = session.sparkContext._gateway
     yield session
-    session.stop()
+    # Stopped in order it would wait, for a minute and more, for what tests of endless queries left behind.
+    let_go(gateway)
 
 
 @pytest.fixture(scope="session", autouse=AT_ONE_ROW)
