@@ -6,7 +6,9 @@ residual over a large window reads the archive's own files.
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import subprocess
 import threading
 import uuid
@@ -46,9 +48,13 @@ _BYTES_PER_TASK = 8 << 20
 
 _REPLY = pa.schema([("reply", pa.string())])
 _GROUP = "spark.jobGroup.id"
+_WORK = "ladle.work"
+"""The property of a job that says what is to be done."""
 _LAST_BREATH_SECONDS_MAX = 2.0
 
 Result = TypeVar("Result")
+Work = Callable[[int, int, Iterable[pa.RecordBatch]], Any]
+"""What a task does: by the numbers of its partition and attempt, with the batches of its partition."""
 
 
 class SparkPipeline:
@@ -58,7 +64,12 @@ class SparkPipeline:
         self.session = session
         self._owned = owned
         self._gateway = SparkContext._gateway
+        assert self._gateway is not None
+        self._clock = self._gateway.jvm.java.lang.System.nanoTime
+        """Something that a JVM which lives answers at once."""
         self._sources: list[SparkSource] = []
+        self._pushed: dict[int, DataFrame] = {}
+        """By the number of tasks, the job of pushed rows: made once, because each call to the JVM takes its time."""
 
     @property
     def alive(self) -> bool:
@@ -107,13 +118,29 @@ class SparkPipeline:
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
         total = sum(path.stat().st_size for path in files)
-        wanted = min(self.session.sparkContext.defaultParallelism, len(files), 1 + total // _BYTES_PER_TASK)
-        groups = _split(files, wanted)
+        wanted = min(len(files), 1 + total // _BYTES_PER_TASK)
+        context = self.session.sparkContext
+        groups = _split(files, wanted if wanted == 1 else min(wanted, context.defaultParallelism))
+        if len(groups) not in self._pushed:
+            self._pushed[len(groups)] = self._told(len(groups))
+        context.setLocalProperty(_WORK, base64.b64encode(pickle.dumps((task, groups))).decode())
+        try:
+            replies = self._replies(self._pushed[len(groups)])
+        finally:
+            with suppress(OSError, Py4JError):  # the JVM may be gone
+                context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]
+        return [Manifest.from_json(reply) for reply in replies]
+
+    def _told(self, tasks: int) -> DataFrame:
+        """A job of so many tasks, which are told what to do when it is run."""
 
         def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
+            context = TaskContext.get()
+            assert context is not None
+            task, groups = pickle.loads(base64.b64decode(context.getLocalProperty(_WORK) or ""))
             return run_task(task, partition, attempt, map(read_pushed, groups[partition])).to_json()
 
-        return [Manifest.from_json(reply) for reply in self._run(self._numbers(len(groups)), work)]
+        return _job(self._numbers(tasks), work)
 
     def run_batch(self, task: EpochTask, batch: DataFrame) -> list[Manifest]:
         def work(partition: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> Any:
@@ -252,26 +279,34 @@ class SparkPipeline:
         """One row, and so one task, for each piece of work."""
         return self.session.range(0, count, 1, count)
 
-    def _run(self, frame: DataFrame, work: Callable[[int, int, Iterable[pa.RecordBatch]], Any]) -> list[Any]:
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            assert context is not None
-            reply = work(context.partitionId(), context.taskAttemptId(), batches)
-            for _ in batches:
-                pass
-            yield pa.RecordBatch.from_arrays([pa.array([json.dumps(reply)])], schema=_REPLY)
+    def _run(self, frame: DataFrame, work: Work) -> list[Any]:
+        return self._replies(_job(frame, work))
 
+    def _replies(self, frame: DataFrame) -> list[Any]:
         try:
-            rows = frame.mapInArrow(run, "reply string").collect()
+            rows = frame.collect()
             # A JVM that dies while it hands rows over closes the connection, which PySpark takes for their end. One
             # that still answers has handed over all of them.
-            assert self._gateway is not None
-            self._gateway.jvm.java.lang.System.nanoTime()
+            self._clock()
         except (PySparkException, Py4JError) as error:
             if is_broken_connection(error):
                 raise
             raise PipelineError(f"A Spark job failed: {reason_of(error)}", hint="it is tried again") from error
         return [json.loads(row.reply) for row in rows]
+
+
+def _job(frame: DataFrame, work: Work) -> DataFrame:
+    """What each task of a DataFrame's replies."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        reply = work(context.partitionId(), context.taskAttemptId(), batches)
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(reply)])], schema=_REPLY)
+
+    return frame.mapInArrow(run, "reply string")
 
 
 def is_broken_connection(error: BaseException | None) -> bool:
