@@ -64,9 +64,8 @@ class SparkPipeline:
         self.session = session
         self._owned = owned
         self._gateway = SparkContext._gateway
-        assert self._gateway is not None
-        self._clock = self._gateway.jvm.java.lang.System.nanoTime
-        """Something that a JVM which lives answers at once."""
+        self._clock: Callable[[], int] | None = None
+        """Something that a JVM which lives answers at once; found when it is first asked."""
         self._sources: list[SparkSource] = []
         self._pushed: dict[int, DataFrame] = {}
         """By the number of tasks, the job of pushed rows: made once, because each call to the JVM takes its time."""
@@ -287,6 +286,9 @@ class SparkPipeline:
             rows = frame.collect()
             # A JVM that dies while it hands rows over closes the connection, which PySpark takes for their end. One
             # that still answers has handed over all of them.
+            if self._clock is None:
+                assert self._gateway is not None
+                self._clock = self._gateway.jvm.java.lang.System.nanoTime
             self._clock()
         except (PySparkException, Py4JError) as error:
             if is_broken_connection(error):
