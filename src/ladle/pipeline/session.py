@@ -168,11 +168,13 @@ class Start:
             if gateway is not None and not is_alive(gateway):
                 let_go(gateway)
             running = SparkContext._active_spark_context is not None
+            _hush()
             try:
                 self._launch(noise)
                 session: SparkSession = self._builder().getOrCreate()
                 self._heed_cancel()
-                _hush(session)
+                accumulators: Any = session.sparkContext._accumulatorServer
+                accumulators.handle_error = lambda *_: None
                 if not self._local:
                     _ship_package(session)
             except Exception as error:
@@ -277,13 +279,13 @@ def check_session(session: Any) -> None:
         _ship_package(session)
 
 
-def _hush(session: SparkSession) -> None:
-    """What goes wrong in a batch is told by its source, and a JVM's death by who needs it: no traces beside that."""
+def _hush() -> None:
+    """What goes wrong in a batch is told by its source, and a JVM's death by who needs it: no traces beside that, also
+    while one starts.
+    """
     for noisy in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)
-    accumulators: Any = session.sparkContext._accumulatorServer
-    accumulators.handle_error = lambda *_: None
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
