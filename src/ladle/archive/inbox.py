@@ -164,8 +164,8 @@ def list_pushed(directory: Path) -> list[Pushed]:
 
 
 def _encode(table: pa.Table) -> memoryview:
-    codec = "lz4" if pa.Codec.is_available("lz4") else None
+    """As it is: packing takes longer than it saves for a file that is read once, in a moment."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+    with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return memoryview(sink.getvalue())

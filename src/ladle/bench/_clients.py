@@ -97,9 +97,9 @@ def flowing(url: str, how: dict[str, Any], stopped: threading.Event) -> Result:
     due = time.perf_counter()
     while not (stopped.is_set() and seconds):  # once at least, however long it took to begin
         count = int(how["rate"] * how["every"])
+        content = batch(count, len(seconds), how["rate"])
         began = time.perf_counter()
-        client.request("POST", f"/v1/streams/{how['stream']}/rows?wait=true", batch(count, len(seconds), how["rate"]),
-                       {"Content-Type": ARROW})  # fmt: skip
+        client.request("POST", f"/v1/streams/{how['stream']}/rows?wait=true", content, {"Content-Type": ARROW})
         seconds.append(time.perf_counter() - began)
         rows += count
         due += how["every"]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext, TaskContext
+from pyspark import RDD, SparkContext, TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -53,8 +53,8 @@ _WORK = "ladle.work"
 _LAST_BREATH_SECONDS_MAX = 2.0
 
 Result = TypeVar("Result")
-Work = Callable[[int, int, Iterable[pa.RecordBatch]], Any]
-"""What a task does: by the numbers of its partition and attempt, with the batches of its partition."""
+Work = Callable[[int, int], Any]
+"""What a task does, by the numbers of its partition and attempt; its reply is JSON."""
 
 
 class SparkPipeline:
@@ -67,7 +67,7 @@ class SparkPipeline:
         self._clock: Callable[[], int] | None = None
         """Something that a JVM which lives answers at once; found when it is first asked."""
         self._sources: list[SparkSource] = []
-        self._pushed: dict[int, DataFrame] = {}
+        self._pushed: dict[int, RDD[str]] = {}
         """By the number of tasks, the job of pushed rows: made once, because each call to the JVM takes its time."""
 
     @property
@@ -124,51 +124,59 @@ class SparkPipeline:
             self._pushed[len(groups)] = self._told(len(groups))
         context.setLocalProperty(_WORK, base64.b64encode(pickle.dumps((task, groups))).decode())
         try:
-            replies = self._replies(self._pushed[len(groups)])
+            replies = self._gathered(self._pushed[len(groups)], len(groups))
         finally:
             with suppress(OSError, Py4JError):  # the JVM may be gone
                 context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]
         return [Manifest.from_json(reply) for reply in replies]
 
-    def _told(self, tasks: int) -> DataFrame:
+    def _told(self, tasks: int) -> RDD[str]:
         """A job of so many tasks, which are told what to do when it is run."""
 
-        def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
-            context = TaskContext.get()
-            assert context is not None
-            task, groups = pickle.loads(base64.b64decode(context.getLocalProperty(_WORK) or ""))
+        def work(partition: int, attempt: int) -> Any:
+            task, groups = pickle.loads(base64.b64decode(_context().getLocalProperty(_WORK) or ""))
             return run_task(task, partition, attempt, map(read_pushed, groups[partition])).to_json()
 
-        return _job(self._numbers(tasks), work)
+        return self._job(tasks, work)
 
     def run_batch(self, task: EpochTask, batch: DataFrame) -> list[Manifest]:
-        def work(partition: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> Any:
-            return run_task(task, partition, attempt, batches).to_json()
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = _context()
+            manifest = run_task(task, context.partitionId(), context.taskAttemptId(), batches)
+            yield pa.RecordBatch.from_arrays([pa.array([json.dumps(manifest.to_json())])], schema=_REPLY)
 
-        return [Manifest.from_json(reply) for reply in self._run(batch, work)]
+        with _failing_clearly():
+            rows = batch.mapInArrow(work, "reply string").collect()
+            # A JVM that dies while it hands rows over closes the connection, which PySpark takes for their end. One
+            # that still answers has handed over all of them.
+            if self._clock is None:
+                assert self._gateway is not None
+                self._clock = self._gateway.jvm.java.lang.System.nanoTime
+            self._clock()
+        return [Manifest.from_json(json.loads(row.reply)) for row in rows]
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
         # A task is never interrupted: an epoch that found all cores taken would wait for one of ours to end.
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
-        def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
+        def work(partition: int, attempt: int) -> Any:
             failures: dict[int, tuple[str, bool]] = {}
             for task in groups[partition]:
                 failures |= run_backfill(task)
             return list(failures.items())
 
-        replies = self._run(self._numbers(len(groups)), work)
+        replies = self._run(len(groups), work)
         return {block: (reason, slow) for reply in replies for block, (reason, slow) in reply}
 
     def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
-        def work(partition: int, attempt: int, _: Iterable[pa.RecordBatch]) -> Any:
+        def work(partition: int, attempt: int) -> Any:
             return run_joins(groups[partition])
 
-        replies = self._run(self._numbers(len(groups)), work)
+        replies = self._run(len(groups), work)
         return {owner: reason for reply in replies for owner, reason in reply.items()}
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
@@ -274,41 +282,43 @@ class SparkPipeline:
             with suppress(OSError, Py4JError):  # it may go meanwhile
                 self.session.stop()
 
-    def _numbers(self, count: int) -> DataFrame:
-        """One row, and so one task, for each piece of work."""
-        return self.session.range(0, count, 1, count)
+    def _run(self, tasks: int, work: Work) -> list[Any]:
+        return self._gathered(self._job(tasks, work), tasks)
 
-    def _run(self, frame: DataFrame, work: Work) -> list[Any]:
-        return self._replies(_job(frame, work))
+    def _job(self, tasks: int, work: Work) -> RDD[str]:
+        """So many tasks, which have nothing but their numbers: an RDD, because a DataFrame would be planned each time
+        it is run.
+        """
 
-    def _replies(self, frame: DataFrame) -> list[Any]:
-        try:
-            rows = frame.collect()
-            # A JVM that dies while it hands rows over closes the connection, which PySpark takes for their end. One
-            # that still answers has handed over all of them.
-            if self._clock is None:
-                assert self._gateway is not None
-                self._clock = self._gateway.jvm.java.lang.System.nanoTime
-            self._clock()
-        except (PySparkException, Py4JError) as error:
-            if is_broken_connection(error):
-                raise
-            raise PipelineError(f"A Spark job failed: {reason_of(error)}", hint="it is tried again") from error
-        return [json.loads(row.reply) for row in rows]
+        def run(partition: int, _: Iterable[int]) -> Iterator[str]:
+            yield json.dumps(work(partition, _context().taskAttemptId()))
+
+        return self.session.sparkContext.parallelize(range(tasks), tasks).mapPartitionsWithIndex(run)
+
+    def _gathered(self, job: RDD[str], tasks: int) -> list[Any]:
+        """The tasks' replies, a pickled list of one from each. Handed over by call: PySpark's `collect` does it through
+        a socket that takes eight calls more, and one that closes early looks like the end.
+        """
+        with _failing_clearly():
+            gathered = job._jrdd.collect()
+            return [json.loads(reply) for number in range(tasks) for reply in pickle.loads(gathered.get(number))]
 
 
-def _job(frame: DataFrame, work: Work) -> DataFrame:
-    """What each task of a DataFrame's replies."""
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None
+    return context
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        reply = work(context.partitionId(), context.taskAttemptId(), batches)
-        for _ in batches:
-            pass
-        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(reply)])], schema=_REPLY)
 
-    return frame.mapInArrow(run, "reply string")
+@contextmanager
+def _failing_clearly() -> Iterator[None]:
+    """An error of a job as one of ours; not that of the way to the JVM."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if is_broken_connection(error):
+            raise
+        raise PipelineError(f"A Spark job failed: {reason_of(error)}", hint="it is tried again") from error
 
 
 def is_broken_connection(error: BaseException | None) -> bool:

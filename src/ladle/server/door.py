@@ -101,22 +101,23 @@ class Door:
             raise _too_large(most)
         parts: list[bytes] = []
         size = 0
-        deadline = time.monotonic() + _BODY_SECONDS_MAX
-        while True:
-            try:
-                message = await asyncio.wait_for(receive(), max(deadline - time.monotonic(), 0.0))
-            except TimeoutError:
-                raise BadRequest(f"The body took longer than {_BODY_SECONDS_MAX:g} s to come.") from None
-            if message["type"] != "http.request":
-                raise BadRequest("The client left before the whole body had come.")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
-                parts.clear()
+        more = True
+        try:
+            async with asyncio.timeout(_BODY_SECONDS_MAX):
+                while more and size <= most:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise BadRequest("The client left before the whole body had come.")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise BadRequest(f"The body took longer than {_BODY_SECONDS_MAX:g} s to come.") from None
+        if size > most:
+            parts.clear()
+            if more:
                 await _let_finish(receive)
-                raise _too_large(most)
-            if not message.get("more_body", False):
-                break
+            raise _too_large(most)
         whole: Message | None = {"type": "http.request", "body": b"".join(parts), "more_body": False}
 
         async def receiving() -> Message:
