@@ -43,8 +43,9 @@ def quoted(name: str) -> str:
 
 def type_name(type_: pa.DataType) -> str:
     """The Spark SQL name of an Arrow type."""
-    if type_ in _NAMES:
-        return _NAMES[type_]
+    known = _NAMES.get(type_)  # once: to hash a type takes a microsecond
+    if known is not None:
+        return known
     if pa.types.is_decimal(type_):
         return f"DECIMAL({type_.precision},{type_.scale})"
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):

@@ -1,6 +1,6 @@
 """Pushes, durably received, in the order they came.
 
-Each push is one Arrow file named by a sequence number that is never used again. The engine commits the
+Each push is one Arrow stream in a file named by a sequence number that is never used again. The engine commits the
 number with the epoch that took the rows in, and only then is the file discarded; so a push is neither lost
 nor doubled by a kill at any moment, however long it waited. A client that did not hear whether its push was
 received sends it again with the same *key*, which is in the file's name and goes into the commit: it counts once. A
@@ -79,13 +79,20 @@ class Inbox:
         """Receive a push: durable when it returns, nothing left when it raises. Its number is returned."""
         return self.put_once(table, None, lambda _: None)[0]
 
-    def put_once(self, table: pa.Table, key: str | None, committed: Callable[[str], str | None]) -> tuple[int, bool]:
-        """The same, and whether its key is known: then it is not received again.
+    def put_once(
+        self,
+        table: pa.Table,
+        key: str | None,
+        committed: Callable[[str], str | None],
+        sent: memoryview | None = None,
+    ) -> tuple[int, bool]:
+        """The same, and whether its key is known: then it is not received again. What was `sent` is the table as an
+        Arrow stream, if it came as one.
 
         The number of one that is known is returned while it waits, and 0 when it was `committed`, which gives the key
         as it was stored then. A push leaves the inbox after its commit, so one that does not wait is asked about last.
         """
-        data = _encode(table)
+        data = _encode(table) if sent is None else sent
         # The number is taken and the file is made durable under one lock: a later number never gets ahead.
         with self._lock:
             if key is not None:
@@ -137,7 +144,7 @@ def _refuse_other(known: str, key: str) -> None:
 def read_pushed(path: Path) -> pa.Table:
     try:
         with pa.OSFile(str(path)) as source:
-            return pa.ipc.open_file(source).read_all()
+            return pa.ipc.open_stream(source).read_all()
     except OSError as error:
         raise storage_error(error, path, "read") from error
     except pa.ArrowInvalid as error:
@@ -166,6 +173,6 @@ def list_pushed(directory: Path) -> list[Pushed]:
 def _encode(table: pa.Table) -> memoryview:
     """As it is: packing takes longer than it saves for a file that is read once, in a moment."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return memoryview(sink.getvalue())

@@ -164,12 +164,21 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
     def hand_over(
-        self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None, body: bytes | None = None
+        self,
+        stream: str,
+        rows: Any,
+        *,
+        wait: bool = False,
+        key: str | None = None,
+        body: bytes | None = None,
+        sent: bytes | None = None,
     ) -> HandedOver:
-        """`push` that says what became of it. A `key` that came before with another `body` is refused."""
+        """`push` that says what became of it. A `key` that came before with another `body` is refused. What was `sent`
+        are the rows, a table, as an Arrow stream.
+        """
         self._require_writable()
         state = base_stream(self._store.catalog, stream)
-        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key, body=body)
+        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key, body=body, sent=sent)
 
     def receive(self, stream: str, rows: Any) -> None:
         """Take rows durably and nothing more: whichever process next takes in this stream's pushes makes them visible.

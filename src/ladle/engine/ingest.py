@@ -81,13 +81,20 @@ class Ingest:
     # -- pushes --
 
     def hand_over(
-        self, stream: StreamState, table: pa.Table, *, wait: bool, key: str | None, body: bytes | None = None
+        self,
+        stream: StreamState,
+        table: pa.Table,
+        *,
+        wait: bool,
+        key: str | None,
+        body: bytes | None = None,
+        sent: bytes | None = None,
     ) -> HandedOver:
         """Receive rows durably and have them taken in, now or, unless somebody waits for it, soon."""
         if not len(table):
             return HandedOver(self._store.catalog.epoch, quarantined=0) if wait else HandedOver(None)
         stored = None if key is None else stored_key(key, body)
-        number, repeated = self.push(stream, table, stored)
+        number, repeated = self.push(stream, table, stored, sent)
         if number == 0 and stored is not None:
             return HandedOver(self._committed(stream, stored)[1] if wait else None, repeated)
         if not wait:
@@ -101,18 +108,22 @@ class Ingest:
             error.hint = f"the rows are safe in the inbox and are taken in when the cause is gone; {error.hint or ''}"
             raise
 
-    def push(self, stream: StreamState, table: pa.Table, key: str | None = None) -> tuple[int, bool]:
+    def push(
+        self, stream: StreamState, table: pa.Table, key: str | None = None, sent: bytes | None = None
+    ) -> tuple[int, bool]:
         """Receive rows durably; the number of the push, or 0 when it was taken in already, and whether its key, as
         `stored_key` writes it, was known.
         """
         with self._open():
-            return self._put(stream, table, key)
+            return self._put(stream, table, key, sent)
 
-    def _put(self, stream: StreamState, table: pa.Table, key: str | None) -> tuple[int, bool]:
+    def _put(self, stream: StreamState, table: pa.Table, key: str | None, sent: bytes | None) -> tuple[int, bool]:
         if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
             arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
-            table = table.append_column(ARRIVAL, arrived)
-        return self.lane(stream).inbox.put_once(table, key, lambda known: self._committed(stream, known)[0])
+            table, sent = table.append_column(ARRIVAL, arrived), None
+        return self.lane(stream).inbox.put_once(
+            table, key, lambda known: self._committed(stream, known)[0], None if sent is None else memoryview(sent)
+        )
 
     def _committed(self, stream: StreamState, key: str) -> tuple[str | None, int | None]:
         """The key of a push that was taken in, as it was stored, and the epoch."""

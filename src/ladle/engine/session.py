@@ -160,12 +160,19 @@ class Session:
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
     def hand_over(
-        self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None, body: bytes | None = None
+        self,
+        stream: str,
+        rows: Any,
+        *,
+        wait: bool = False,
+        key: str | None = None,
+        body: bytes | None = None,
+        sent: bytes | None = None,
     ) -> HandedOver:
         self.need(Role.WRITER, "push rows")
         # Keys are a user's own: another's push with the same one is another push.
         own = key if key is None or self.user.local else f"{self.user.name.lower()}\0{key}"
-        return self._db.hand_over(stream, rows, wait=wait, key=own, body=body)
+        return self._db.hand_over(stream, rows, wait=wait, key=own, body=body, sent=sent)
 
     def insert(self, table: str, rows: Any) -> int:
         self.need(Role.WRITER, "insert rows")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -42,16 +41,19 @@ def json_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 def encoded(value: Any) -> bytes:
     """JSON, as short as it can be. A number beyond 64 bits, which orjson has no form for, is none of ours."""
-    return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(value, default=plain)
+    except orjson.JSONEncodeError:  # a map may have other keys than text; to look for them takes twice as long
+        return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _row_batches(table: pa.Table) -> Iterator[Iterator[dict[str, Any]]]:
+def _row_batches(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
     names = table.column_names
     # An answer comes in a chunk from each segment: many, of few rows.
     for batch in table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
         # By position, because an answer may have two columns of one name.
         columns = [_json_values(column) for column in batch.columns]
-        yield map(dict, map(zip, repeat(names), zip(*columns, strict=True)))
+        yield [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _csv_has(type_: pa.DataType) -> bool:

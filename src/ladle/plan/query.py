@@ -74,7 +74,7 @@ class Block:
     def without_calls(self) -> Block:
         return Block(self.stream, tuple(factor for factor in self.factors if not factor.functions))
 
-    @property
+    @cached_property
     def text(self) -> str:
         """What two blocks must share to be one."""
         return f"{self.stream} | " + " AND ".join(sorted({factor.sql for factor in self.factors}))

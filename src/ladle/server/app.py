@@ -48,6 +48,7 @@ def create_app(db: Database, settings: Settings) -> Door:
             pages.stop()
             history.stop()
             await hub.stop()
+            serving.stop()
 
     app = FastAPI(
         title="Ladle",
@@ -92,7 +93,7 @@ def _add_own(app: FastAPI) -> None:
 
     @app.get("/metrics", tags=["status"], summary="Figures in Prometheus' form")
     def metrics(request: Request, serving: Served) -> Response:
-        serving.user(request)
+        serving.user(request.scope)
         return Response(serving.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)

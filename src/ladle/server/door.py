@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 
-from starlette.requests import HTTPConnection
-
 from ladle.errors import LadleError
 from ladle.server import express
 from ladle.server.errors import BadRequest, Busy, TooLarge, error_response
@@ -69,12 +67,11 @@ class Door:
             if not waits and self._inside > self.serving.settings.requests_max:
                 raise Busy("The server is busy.", hint="try again in a moment; the setting requests_max bounds it")
             if scope["path"].startswith("/v1/"):
-                connection = HTTPConnection(scope)
-                session = scope["ladle.session"] = self.serving.session(connection)
+                session = scope["ladle.session"] = self.serving.session(scope)
                 name = express.asked_for(scope, headers)
                 if name is not None:
                     path = express.PATH
-                    answer = await express.safely(self.serving, session, connection, name)
+                    answer = await express.safely(self.serving, session, scope, name)
                     await answer(scope, receive, sending)
                     return
                 receive = await self._body(scope, headers, receive)

@@ -11,7 +11,6 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ladle.engine.session import Session
@@ -36,27 +35,27 @@ def asked_for(scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
     return unquote(name) if name and "/" not in name else None
 
 
-async def safely(serving: Serving, session: Session, connection: HTTPConnection, name: str) -> Response:
+async def safely(serving: Serving, session: Session, scope: Scope, name: str) -> Response:
     """The answer, or what went wrong: here nobody else would say it."""
     try:
-        return await answered(serving, session, connection, name)
+        return await answered(serving, session, scope, name)
     except LadleError as error:
         return error_response(error)
     except Exception as error:
-        return unexpected_response(error, "GET", connection.url.path)
+        return unexpected_response(error, "GET", scope["path"])
 
 
 async def answered(
     serving: Serving,
     session: Session,
-    connection: HTTPConnection,
+    scope: Scope,
     name: str,
     now: datetime | None = None,
     limit: int | None = None,
     *,
     keep: bool = True,
 ) -> Response:
-    responder = Responder(connection, serving.pages, session.user.name, serving.settings.page_rows_max)
+    responder = Responder(scope, serving.pages, session.user.name, serving.settings.page_rows_max)
     query = session.query(name)
 
     def answer() -> Response:

@@ -66,7 +66,7 @@ async def changes(
         events = _events(serving, request, known, first, heard)
         return StreamingResponse(events, media_type=_EVENTS, headers={"Cache-Control": "no-store"})
     found, epoch = await _waited(serving.hub, session, known, since, seconds)
-    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    responder = Responder(request.scope, serving.pages, session.user.name, serving.settings.page_rows_max)
     return await asyncio.to_thread(responder.several, found, {"epoch": epoch}, paged=False)
 
 
@@ -110,7 +110,7 @@ async def _events(
                 yield _event(told)
                 told = await anext(heard, None)
                 # The token may be gone meanwhile, or a grant revoked.
-                serving.session(request).query(name)
+                serving.session(request.scope).query(name)
     except LadleError as error:
         yield b"event: error\ndata: " + encoded({"error": forms.error_to_json(error)}) + b"\n\n"
 
@@ -127,7 +127,7 @@ async def changes_by_websocket(websocket: WebSocket, name: str, since: Since = N
     offered = websocket.headers.get("sec-websocket-protocol")
     await websocket.accept(subprotocol=offered.split(",")[0].strip() if offered else None)
     try:
-        known = serving.session(websocket).query(name).name
+        known = serving.session(websocket.scope).query(name).name
         _check_epoch(since, serving)
         gone = asyncio.ensure_future(_until_gone(websocket))
         try:
@@ -141,7 +141,7 @@ async def changes_by_websocket(websocket: WebSocket, name: str, since: Since = N
                         with contextlib.suppress(asyncio.CancelledError):
                             await following
                         break
-                    serving.session(websocket).query(known)
+                    serving.session(websocket.scope).query(known)
                     await websocket.send_text(told.json.decode())
         finally:
             gone.cancel()

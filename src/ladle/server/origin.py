@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,22 +13,24 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 
 
-def is_local(scope: Scope) -> bool:
+def is_local(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     """Whether a request comes from a program on this machine; not from a page of some web site that a browser here has
     open (such a page may send requests to this address, but not under this name, nor from this origin), and not from
     elsewhere through a proxy here.
     """
     client = scope.get("client")
-    headers = dict(scope["headers"])
     if client is None or client[0] not in _LOOPBACK or any(name in headers for name in _FORWARDED):
         return False
     if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         return False
-    host = headers.get(b"host", b"").decode("latin-1")
-    origin = headers.get(b"origin")
+    return _is_ours(headers.get(b"host", b""), headers.get(b"origin"))
+
+
+@lru_cache(maxsize=64)
+def _is_ours(host: bytes, origin: bytes | None) -> bool:
+    name = host.decode("latin-1")
     try:
-        name = urlsplit(f"//{host}").hostname or ""
-        same = origin is None or urlsplit(origin.decode("latin-1")).netloc == host
+        local = urlsplit(f"//{name}").hostname in _LOOPBACK
+        return local and (origin is None or urlsplit(origin.decode("latin-1")).netloc == name)
     except ValueError:
         return False
-    return name in _LOOPBACK and same

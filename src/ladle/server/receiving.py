@@ -41,7 +41,7 @@ def received(
     """One table of all rows, of a body of at most `bytes_max`; `plain` is without the places that a quarantine would
     name.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = _kind(content_type)
     if kind == ARROW:
         return _arrow(pa.py_buffer(body), bytes_max * _UNPACKED)
     form = _FORMS.get(kind)
@@ -69,9 +69,12 @@ def received(
     return table.drop_columns([name for name in (FILE, LINE, RAW) if name in table.column_names])
 
 
-def reads_alike(content_type: str) -> bool:
-    """Whether rows that are sent again are the same bytes: Arrow may be cut and packed differently each time."""
-    return content_type.partition(";")[0].strip().lower() != ARROW
+def is_arrow(content_type: str) -> bool:
+    return _kind(content_type) == ARROW
+
+
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _json_lines(body: bytes) -> bytes:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ladle.answer import Answer
@@ -17,15 +16,16 @@ from ladle.remote import forms, wire
 from ladle.remote.http import ANSWERS, ARROW
 from ladle.schema import type_name
 from ladle.server.errors import BadRequest, NotAcceptable
+from ladle.server.origin import Scope
 from ladle.server.pages import Pages
 
 JSON, CSV = "application/json", "text/csv"
 _FORMS = (JSON, ARROW, CSV, ANSWERS)
 
 
-def wanted(request: HTTPConnection) -> str:
+def wanted(scope: Scope) -> str:
     """The first form among those accepted that there is."""
-    accepted = request.headers.get("accept", "*/*")
+    accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"*/*").decode("latin-1")
     for each in accepted.split(","):
         kind = each.partition(";")[0].strip().lower()
         if kind in ("*/*", "application/*", ""):
@@ -46,8 +46,8 @@ def json_reply(value: dict[str, Any], status: int = 200) -> Response:
 class Responder:
     """Writes answers for one request."""
 
-    def __init__(self, request: HTTPConnection, pages: Pages, user: str, rows_max: int) -> None:
-        self._form = wanted(request)
+    def __init__(self, scope: Scope, pages: Pages, user: str, rows_max: int) -> None:
+        self._form = wanted(scope)
         self._pages = pages
         self._user = user
         self._rows_max = rows_max

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from ladle import sql as language
@@ -24,7 +23,7 @@ from ladle.server.bodies import Asked, NewFunction, NewStream, NewTable, Registr
 from ladle.server.errors import BadRequest, ErrorBody, NotAcceptable
 from ladle.server.express import answered
 from ladle.server.pictures import plan_picture
-from ladle.server.receiving import reads_alike, received
+from ladle.server.receiving import is_arrow, received
 from ladle.server.respond import Responder, json_reply
 from ladle.server.serving import Asking, Served
 
@@ -53,7 +52,7 @@ router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": 
 @router.post("/sql", tags=["sql"], summary="Run one statement or a script")
 def sql(body: Script, request: Request, session: Asking, serving: Served) -> Response:
     """The answer of a single statement in any form; of a script, several answers in JSON."""
-    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    responder = Responder(request.scope, serving.pages, session.user.name, serving.settings.page_rows_max)
     if not responder.holds_several and len(list(language.split_script(body.sql))) != 1:
         raise NotAcceptable("Arrow and CSV have room for one answer.", hint="accept application/json; nothing was run")
     answers = session.execute(body.sql)
@@ -145,7 +144,7 @@ async def answer(
         moment = None if now is None else moment_of(now).astimezone(UTC)
     except OverflowError:
         raise BadRequest(f"now: {now!r} is no time that there is.") from None
-    return await answered(serving, session, request, name, moment, limit, keep=keep)
+    return await answered(serving, session, request.scope, name, moment, limit, keep=keep)
 
 
 @router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer")
@@ -157,7 +156,7 @@ def page(
     start: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, _PAGE_ROWS] = _QUERIES_PAGE,
 ) -> Response:
-    responder = Responder(request, serving.pages, session.user.name, serving.settings.page_rows_max)
+    responder = Responder(request.scope, serving.pages, session.user.name, serving.settings.page_rows_max)
     return responder.page(key, start, limit)
 
 
@@ -264,8 +263,9 @@ async def push(
         if schema is None:
             raise unknown("stream", name, [s.name for s in session.streams()])
         table = received(body, kind, schema, serving.settings.request_bytes_max)
-        compared = body if reads_alike(kind) else None
-        handed = session.hand_over(name, table, wait=wait, key=idempotency_key, body=compared)
+        # Arrow may be cut and packed differently when it is sent again, so it is not compared; it is kept as it came.
+        how = {"sent": body} if is_arrow(kind) else {"body": body}
+        handed = session.hand_over(name, table, wait=wait, key=idempotency_key, **how)
         rows = 0 if handed.repeated else len(table)
         return {
             "rows": rows,
@@ -274,7 +274,7 @@ async def push(
             "repeated": handed.repeated,
         }
 
-    return json_reply(await run_in_threadpool(take))
+    return json_reply(await serving.aside(take))
 
 
 def _stream(each: Any) -> dict[str, Any]:
@@ -322,7 +322,7 @@ async def insert(name: str, request: Request, session: Asking, serving: Served) 
         rows = received(body, kind, known.schema, serving.settings.request_bytes_max, plain=True)
         return {"rows": session.insert(name, rows)}
 
-    return json_reply(await run_in_threadpool(take))
+    return json_reply(await serving.aside(take))
 
 
 def _table(each: Any) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -87,10 +89,46 @@ class _Protocol(HttpToolsProtocol):
     and other requests come in between.
     """
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(_HeadWithBody(transport, self.loop))  # type: ignore[arg-type]
+
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
         if len(self.cycle.body) < _BODY_BYTES_AT_ONCE and "ladle.session" in self.cycle.scope:
             self.flow.resume_reading()
+
+
+class _HeadWithBody:
+    """A connection that sends the head of a response with what follows it. uvicorn sends them one after the other: two
+    calls of the system, each of which wakes the other side.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._transport.writelines([head, data])
+        elif data.startswith(b"HTTP/"):
+            self._head = data
+            self._loop.call_soon(self._send_head)  # what follows may take its time
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._send_head()
+        self._transport.close()
+
+    def _send_head(self) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._transport.write(head)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class _Quiet(uvicorn.Server):

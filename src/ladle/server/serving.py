@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
@@ -28,6 +29,12 @@ from ladle.server.origin import Scope, is_local
 from ladle.server.pages import Pages
 
 _QUICK_SECONDS_MAX = 0.005
+_THREADS_ASIDE = 40
+"""As many requests as may wait for disk and Spark; more wait for one of them."""
+_ROUNDS = 3
+"""Of the event loop, until a request that was worked on aside is answered."""
+
+_R = TypeVar("_R")
 
 
 @dataclass
@@ -44,6 +51,11 @@ class Serving:
     """Threads for those that may turn out to be quick."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One of them is answered in each round of the event loop, so that what others send is read in between."""
+    _give_way: int = 0
+    """For how many rounds nothing of the kind is answered, because one who has waited longer is about to be."""
+    _aside: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_THREADS_ASIDE, thread_name_prefix="ladle-aside")
+    )
     _warm: int = -1
     """The epoch that one of them was answered at: the first that is reads new files, and leaves them in the cache."""
 
@@ -68,6 +80,9 @@ class Serving:
         if query.id not in self._quick:
             return await to_thread.run_sync(timed, limiter=self._few)
         async with self._turn:
+            while self._give_way > 0:
+                self._give_way -= 1
+                await asyncio.sleep(0)
             epoch = self.db.catalog.epoch
             if epoch == self._warm:
                 return timed()
@@ -75,9 +90,26 @@ class Serving:
             self._warm = epoch
             return response
 
-    def user(self, connection: HTTPConnection) -> User:
+    async def aside(self, call: Callable[[], _R]) -> _R:
+        """Work that waits for disk or Spark, in a thread. Begun and answered before quick answers are, each of which
+        would hold it up by its own time.
+        """
+
+        def run() -> _R:
+            try:
+                return call()
+            finally:
+                self._give_way = _ROUNDS
+
+        return await asyncio.get_running_loop().run_in_executor(self._aside, run)
+
+    def stop(self) -> None:
+        self._aside.shutdown(wait=False, cancel_futures=True)
+
+    def user(self, scope: Scope) -> User:
         """Whose request this is. Raises Denied."""
-        secret = _token(connection)
+        headers = dict(scope["headers"])
+        secret = _token(headers)
         if secret is not None:
             token = self.db.catalog.access.token(secret_digest(secret)) if secret else None
             if token is not None:
@@ -89,7 +121,7 @@ class Serving:
                 else "send it as 'Authorization: Bearer TOKEN'",
             )
         else:
-            local = is_local(connection.scope)
+            local = is_local(scope, headers)
             if local and self.settings.anonymous == "loopback":
                 return LOCAL_USER
             why = "everybody needs one here" if local else "only programs on the server's own machine need none"
@@ -97,11 +129,11 @@ class Serving:
                 f"A token is needed: {why}.",
                 hint="send it as 'Authorization: Bearer TOKEN'; an admin makes one with CREATE TOKEN name ROLE reader",
             )
-        self.db.rights.audit.note_stranger(address_of(connection.scope), connection.url.path)
+        self.db.rights.audit.note_stranger(address_of(scope), scope["path"])
         raise error
 
-    def session(self, connection: HTTPConnection) -> Session:
-        return self.db.session(self.user(connection), address_of(connection.scope))
+    def session(self, scope: Scope) -> Session:
+        return self.db.session(self.user(scope), address_of(scope))
 
 
 def address_of(scope: Scope) -> str:
@@ -109,15 +141,15 @@ def address_of(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _token(connection: HTTPConnection) -> str | None:
+def _token(headers: Mapping[bytes, bytes]) -> str | None:
     """From the header; a browser's WebSocket, which can't set one, sends `ladle.TOKEN` as a protocol. A header of
     another form gives an empty one: whoever sends it means to be somebody.
     """
-    header = connection.headers.get("authorization")
+    header = headers.get(b"authorization")
     if header is not None:
-        kind, _, secret = header.partition(" ")
+        kind, _, secret = header.decode("latin-1").partition(" ")
         return secret.strip() if kind.lower() == "bearer" else ""
-    offered = connection.headers.get("sec-websocket-protocol", "").split(",")
+    offered = headers.get(b"sec-websocket-protocol", b"").decode("latin-1").split(",")
     return next((each.strip()[6:] for each in offered if each.strip().startswith("ladle.")), None)
 
 
