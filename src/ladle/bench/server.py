@@ -32,7 +32,7 @@ _STREAM = "flow"
 _ASKED_RATE = 330
 """Questions a second, while the time of an epoch is compared with that when nobody asks; a few come late."""
 _ROUNDS = 3
-"""How often the two take turns: what the machine does meanwhile is then in both."""
+"""How often they take turns: what the machine does meanwhile is then in all of them."""
 _IDLE = 100
 """Queries that idle subscribers listen to, all of them different."""
 _PAGE = """# The server under load
@@ -49,8 +49,8 @@ queries select about 100 rows each of the last ten seconds. Server and clients s
 ![values against their bars]({name}.svg)
 
 - An invocation is a request over a connection that stays open, its answer as JSON, any of the queries at random.
-- The time of an epoch is how long a push of the flow takes until it is visible: its Spark job and commit. With and
-  without answers beside it, it is measured in turns, three rounds of each.
+- The time of an epoch is how long a push of the flow takes until it is visible: its way over HTTP, its Spark job and
+  commit. Beside nothing, beside answers and beside subscribers it is measured in turns, three rounds of each.
 - Pushes are acknowledged when they are durable. What was pushed is visible a little later: in brackets, the rate up to
   then.
 - Subscribers have Server-Sent Events; idle ones listen to queries that select nothing, slow ones to one that selects
@@ -99,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def measure(scratch: Path, sizes: Sizes) -> list[Bar]:
-    with Steps(7) as steps:
+    with Steps(6) as steps:
         steps.step("starting the server, and Spark")
         with served(scratch / "warehouse") as (url, process):
             names = _prepare(url, sizes)
@@ -114,24 +114,26 @@ def measure(scratch: Path, sizes: Sizes) -> list[Bar]:
             asking = {"names": names, "clients": sizes.clients}
             with client("flowing", url, flow) as pressed, client("invoking", url, asking) as many:
                 time.sleep(sizes.seconds)
-            steps.step(f"nobody asks, and {sizes.clients} clients ask {_ASKED_RATE} times a second, in turns")
-            alone, asked, paced = list[float](), list[float](), list[float]()
-            for _ in range(_ROUNDS):
-                alone += _epochs(url, flow, sizes)
-                with client("invoking", url, {**asking, "rate": _ASKED_RATE}) as asks:
-                    asked += _epochs(url, flow, sizes)
-                paced += asks["seconds"]
-            steps.step(f"{sizes.subscribers:,} subscribers")
-            before = _memory_bytes(process)
+            steps.step(
+                f"nobody, {sizes.clients} clients that ask {_ASKED_RATE} times a second, and {sizes.subscribers:,} "
+                "subscribers, in turns"
+            )
             listening = {
                 "subscribers": sizes.subscribers,
                 "slow": sizes.slow,
                 "names": [f"nothing_{number}" for number in range(_IDLE)],
                 "slow_name": "everything",
             }
-            with client("subscribing", url, listening) as _:
-                subscribed = _epochs(url, flow, sizes)
-                after = _memory_bytes(process)
+            alone, asked, paced, subscribed = list[float](), list[float](), list[float](), list[float]()
+            before = _memory_bytes(process)
+            for _ in range(_ROUNDS):
+                alone += _epochs(url, flow, sizes)
+                with client("invoking", url, {**asking, "rate": _ASKED_RATE}) as asks:
+                    asked += _epochs(url, flow, sizes)
+                paced += asks["seconds"]
+                with client("subscribing", url, listening) as _:
+                    subscribed += _epochs(url, flow, sizes)
+                    after = _memory_bytes(process)
             steps.step(f"{sizes.pushers} clients push")
             pushed = _pushes(url, sizes)
     return [
