@@ -18,6 +18,8 @@ from websockets.sync.client import connect as connect_websocket
 import ladle
 from ladle.config import Settings
 from ladle.engine import Database
+from ladle.server.following import _PIECE_BYTES, _event
+from ladle.server.hub import Told
 from ladle.server.run import Server
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -66,6 +68,21 @@ def test_events_come_in_order_and_go_on_from_an_epoch(served: tuple[Database, st
         assert next(heard)[:2] == (third, "epoch"), "from where on it listens"
         fourth = push(db, 5)
         assert next(heard)[:2] == (fourth, "change")
+
+
+def test_a_large_change_comes_whole_and_is_sent_in_pieces(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks", name="q")
+    with events(http, "/v1/queries/q/changes") as heard:
+        next(heard)
+        first, second = push(db, *range(30_000)), push(db, 30_000)
+        for epoch, numbers in (first, range(30_000)), (second, [30_000]):
+            told, kind, value = next(heard)
+            assert (told, kind, value["rows"]) == (epoch, "change", [{"n": n} for n in numbers])
+    for size in (1, 2, _PIECE_BYTES - 1, _PIECE_BYTES, _PIECE_BYTES + 1, 3 * _PIECE_BYTES, 3 * _PIECE_BYTES + 5):
+        pieces = list(_event(Told(7, True, b"x" * size)))
+        assert b"".join(pieces) == b"id: 7\nevent: change\ndata: " + b"x" * size + b"\n\n"
+        assert max(map(len, pieces)) < _PIECE_BYTES + 100
 
 
 def test_a_dropped_query_ends_its_events(served: tuple[Database, str], http: httpx.Client) -> None:

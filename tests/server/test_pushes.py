@@ -6,12 +6,14 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
 from tests.server.conftest import TICKS, Serve, code_of
+from tests.waiting import wait_until
 
 from ladle.archive.inbox import stored_key
 from ladle.engine import Database, ingest
@@ -52,10 +54,13 @@ def reasons(http: httpx.Client) -> list[str]:
     return [row["reason"] for row in rows(http, "SELECT reason FROM ticks.quarantine ORDER BY reason")]
 
 
-def arrow(table: pa.Table) -> bytes:
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def arrow(table: pa.Table, rows: int | None = None, **options: Any) -> bytes:
     sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, rows)
     return sink.getvalue()
 
 
@@ -109,16 +114,50 @@ def test_a_key_that_was_kept_without_a_body_comes_with_any(served: tuple[Databas
 
 
 def test_arrow_may_be_written_differently_when_it_is_sent_again(http: httpx.Client) -> None:
-    kind = "application/vnd.apache.arrow.stream"
     table = pa.table({"n": [1, 2], "at": ["2026-01-01", "2026-01-02"]})
-    assert taken(push(http, arrow(table), kind, key="a")) == (2, 0)
+    assert taken(push(http, arrow(table), ARROW, key="a")) == (2, 0)
     cut = pa.concat_tables([table.slice(0, 1), table.slice(1)])
-    assert push(http, arrow(cut), kind, key="a").json() == {
+    assert push(http, arrow(cut), ARROW, key="a").json() == {
         "rows": 0,
         "quarantined": None,
         "epoch": 1,
         "repeated": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "after"),
+    [
+        ({}, b""),
+        ({"rows": 7}, b""),
+        ({"compression": "lz4"}, b""),
+        ({"compression": "zstd", "rows": 30}, b""),
+        ({"rows": 11}, b"something after the end"),
+        ({"rows": 11}, None),
+    ],
+)
+@pytest.mark.parametrize("stream", ["ticks", "arrivals"])
+def test_arrow_is_kept_as_it_came(serve: Serve, stream: str, options: dict[str, Any], after: bytes | None) -> None:
+    """Whoever wrote it, with and without an end; and taken in by another process than the one that got it."""
+    db, url = serve()
+    db.sql(TICKS)
+    db.sql("CREATE STREAM arrivals (n INT, word STRING)")
+    words = pa.array(["one", "two"] * 50).dictionary_encode()
+    column = {"at": pa.array([datetime(2026, 1, 1)] * 100)} if stream == "ticks" else {"word": words}
+    body = arrow(pa.table({"n": pa.array(range(100), pa.int64()), **column}), **options)
+    body = body[:-8] if after is None else body + after
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest.Ingest, "drain_later", lambda *_: None)
+        with httpx.Client(base_url=url, trust_env=False) as http:
+            reply = http.post(f"/v1/streams/{stream}/rows", content=body, headers={"Content-Type": ARROW})
+    assert (reply.status_code, reply.json()["rows"]) == (200, 100)
+    db.close()
+    again, _ = serve()
+    wait_until(lambda: len(again.sql(f"SELECT n FROM {stream}")) == 100)
+    found = again.sql(f"SELECT * FROM {stream} ORDER BY n").to_pylist()
+    assert [row["n"] for row in found] == list(range(100))
+    if stream == "arrivals":
+        assert [row["word"] for row in found] == words.to_pylist()
 
 
 # --- how many did not fit ---

@@ -231,3 +231,14 @@ def test_invocations_while_epochs_flow(db: ladle.Database) -> None:
         thread.join()
     assert all(c % 10 == 0 for c in seen)
     assert query.invoke().table.column("c")[0].as_py() == 100
+
+
+def test_workers_do_not_look_for_garbage_in_what_was_loaded_before(spark: SparkSession) -> None:
+    """PySpark has them look after each task: with all of Numba and Arrow to look at that took as long as an epoch."""
+
+    def frozen(_: int) -> int:
+        import gc
+
+        return gc.get_freeze_count()
+
+    assert min(spark.sparkContext.parallelize([1], 1).map(frozen).collect()) > 10_000

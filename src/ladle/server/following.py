@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, WebSocket
@@ -27,6 +27,7 @@ _IDLE_SECONDS = 15.0
 _WAIT_SECONDS_MAX = 60.0
 _EVENTS = "text/event-stream"
 _CLOSED_BY_ERROR = 4000
+_PIECE_BYTES = 1 << 16
 
 router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}})
 
@@ -107,7 +108,8 @@ async def _events(
         async with contextlib.aclosing(heard):
             told = first
             while told is not None:
-                yield _event(told)
+                for piece in _event(told):
+                    yield piece
                 told = await anext(heard, None)
                 # The token may be gone meanwhile, or a grant revoked.
                 serving.session(request.scope).query(name)
@@ -115,9 +117,15 @@ async def _events(
         yield b"event: error\ndata: " + encoded({"error": forms.error_to_json(error)}) + b"\n\n"
 
 
-def _event(told: Told) -> bytes:
+def _event(told: Told) -> Iterator[bytes]:
+    """In pieces, the next of which is made when the last is sent: of a large change a listener who is slow has one
+    piece to himself, and shares the rest with the others.
+    """
     kind = b"change" if told.changed else b"epoch"
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (told.epoch, kind, told.json)
+    head, size = b"id: %d\nevent: %b\ndata: " % (told.epoch, kind), len(told.json)
+    for start in range(0, size, _PIECE_BYTES):
+        piece = told.json[start : start + _PIECE_BYTES]
+        yield b"%b%b%b" % (b"" if start else head, piece, b"" if start + _PIECE_BYTES < size else b"\n\n")
 
 
 @router.websocket("/queries/{name}/changes")
