@@ -53,6 +53,24 @@ def test_a_query_is_its_owners_until_it_is_shared(people: dict[str, httpx.Client
     assert code_of(carol.get("/v1/queries/mine/answer")) == (404, "unknown_name")
 
 
+def test_work_that_is_shared_is_told_as_far_as_it_is_seen(people: dict[str, httpx.Client]) -> None:
+    alice, bob, root = (people[name] for name in ("alice", "bob", "root"))
+    pair = "SELECT l.n FROM ticks [RANGE 1 MINUTE] AS l JOIN ticks [RANGE 1 MINUTE] AS r ON l.n = r.n"
+    for user, name in (alice, "hers"), (bob, "his"):
+        for number, sql in enumerate(("SELECT n FROM ticks WHERE n > 7", pair)):
+            assert user.post("/v1/queries", json={"name": f"{name}{number}", "sql": sql}).status_code == 201
+
+    def told(user: httpx.Client, text: str) -> bool:
+        return "shared " in user.post("/v1/explain", json={"text": text}).json()["text"]
+
+    texts = ("his0", "his1", "SELECT n FROM ticks WHERE n > 7", pair)
+    assert [told(root, text) for text in texts] == [True, True, True, True]
+    assert [told(bob, text) for text in texts] == [False, False, True, True], "one-off queries share with his own"
+    for number in range(2):
+        assert alice.post(f"/v1/queries/hers{number}/grants", json={"to": "bob"}).status_code == 200
+    assert [told(bob, text) for text in texts] == [True, True, True, True]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -15,7 +15,7 @@ from ladle import sql
 from ladle.access import User
 from ladle.answer import Answer
 from ladle.archive.warehouse import Warehouse
-from ladle.catalog import Catalog
+from ladle.catalog import Catalog, Seen
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.analysis import analysed
@@ -331,12 +331,14 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         """What the next epochs add to a query's answer, if one does in time, and where to go on: `Query.subscribe`."""
         return self._changes.after(name, since, seconds, **limits)
 
-    def explain(self, text: str, *, analyze: bool = False) -> str:
-        """How a query is answered: by the name of a standing one, or the text of a SELECT.
+    def explain(self, text: str, *, analyze: bool = False, to: User | None = None) -> str:
+        """How a query is answered: by the name of a standing one, or the text of a SELECT. Queries that share its work
+        are counted as far as they are seen by the user it is told `to`.
 
         With `analyze` it is invoked too, to say what that took, and what the eddy knows.
         """
-        with self._store.pin() as catalog:
+        with self._store.pin() as whole:
+            catalog = whole if to is None else Seen.by(to, whole)
             state = catalog.query(text)
             if state is None:
                 return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
@@ -344,8 +346,9 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             said = explain_query(self._store, catalog, state, wall_us, problem, self._invoker, self._auto)
             return f"{said}\n{analysis(state.plan, catalog, self._invoker, self._ingest)}" if analyze else said
 
-    def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
-        with self._store.pin() as catalog:
+    def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False, to: User | None = None) -> str:
+        with self._store.pin() as whole:
+            catalog = whole if to is None else Seen.by(to, whole)
             current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog))
             said = explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker)
             return f"{said}\n{analysis(current, catalog, self._invoker, self._ingest)}" if analyze else said

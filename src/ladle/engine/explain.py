@@ -113,8 +113,8 @@ def _join_lines(
         lines.append(f"    {left}, {right}  {on}")
         sharing = sum(
             any(other.pair == edge.pair for join in each.shape.joined.joins for other in join.edges)
-            for each in catalog.queries.joining.values()
-            if each.shape.joined is not None and (query is None or each.id != query.id)
+            for each in _others(catalog, query)
+            if each.shape.joined is not None and each.name.lower() in catalog.queries.joining
         )
         if sharing:
             lines.append(f"      shared    with {sharing} other standing quer{'y' if sharing == 1 else 'ies'}")
@@ -124,8 +124,12 @@ def _join_lines(
 
 def _shared(catalog: Catalog, block_id: int | None, asked: QueryState | None) -> list[str]:
     """Which queries have the same block: it is evaluated, and its results are kept, once for all of them."""
-    others = 0 if block_id is None else catalog.queries.users.get(block_id, 0) - (asked is not None)
+    others = sum(block_id in each.blocks for each in _others(catalog, asked))
     if not others:
         return []
     queries = f"{others}{'' if asked is None else ' other'} standing quer{'y' if others == 1 else 'ies'}"
     return [f"      shared    with {queries}"]
+
+
+def _others(catalog: Catalog, asked: QueryState | None) -> list[QueryState]:
+    return [query for query in catalog.standing() if asked is None or query.id != asked.id]

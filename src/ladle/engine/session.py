@@ -113,12 +113,12 @@ class Session:
             return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
         if self.hides(state.plan):
             return f"standing query {state.name}\n  {HIDDEN}"
-        return self._db.explain(state.name, analyze=analyze)
+        return self._db.explain(state.name, analyze=analyze, to=self.user)
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
         if self.hides(plan):
             return f"one-off query\n  {HIDDEN}"
-        return self._db.explain_plan(plan, bound_to, analyze=analyze)
+        return self._db.explain_plan(plan, bound_to, analyze=analyze, to=self.user)
 
     def hides(self, plan: Plan) -> bool:
         """Whether a plan is made of queries too that the user does not see: it has their factors, and their text."""
