@@ -28,7 +28,7 @@ from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
 from ladle.engine.functions import FunctionMaker, Functions
-from ladle.engine.handles import HandedOver, Query, Stream, Table
+from ladle.engine.handles import Body, HandedOver, Query, Stream, Table
 from ladle.engine.ingest import Ingest
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
@@ -164,21 +164,12 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
     def hand_over(
-        self,
-        stream: str,
-        rows: Any,
-        *,
-        wait: bool = False,
-        key: str | None = None,
-        body: bytes | None = None,
-        sent: bytes | None = None,
+        self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None, body: Body | None = None
     ) -> HandedOver:
-        """`push` that says what became of it. A `key` that came before with another `body` is refused. What was `sent`
-        are the rows, a table, as an Arrow stream.
-        """
+        """`push` that says what became of it. A `key` that came before with another `body` is refused."""
         self._require_writable()
         state = base_stream(self._store.catalog, stream)
-        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key, body=body, sent=sent)
+        return self._ingest.hand_over(state, as_table(rows, state), wait=wait, key=key, body=body)
 
     def receive(self, stream: str, rows: Any) -> None:
         """Take rows durably and nothing more: whichever process next takes in this stream's pushes makes them visible.

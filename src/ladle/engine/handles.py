@@ -51,6 +51,24 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Body:
+    """What the rows of a push were sent as."""
+
+    content: bytes
+    arrow: bool
+    """Whether it is an Arrow stream: it is kept as it came. Sent again it may be cut and packed differently."""
+
+    @property
+    def compared(self) -> bytes | None:
+        """What must be the same when it is sent again with the same key."""
+        return None if self.arrow else self.content
+
+    @property
+    def kept(self) -> memoryview | None:
+        return memoryview(self.content) if self.arrow else None
+
+
+@dataclass(frozen=True)
 class HandedOver:
     """What became of a push."""
 

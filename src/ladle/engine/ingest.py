@@ -24,7 +24,7 @@ from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, s
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
 from ladle.engine.auto import Auto
-from ladle.engine.handles import HandedOver
+from ladle.engine.handles import Body, HandedOver
 from ladle.engine.joining import Joining
 from ladle.engine.store import Store
 from ladle.errors import Closed, LadleError, PipelineError
@@ -81,20 +81,13 @@ class Ingest:
     # -- pushes --
 
     def hand_over(
-        self,
-        stream: StreamState,
-        table: pa.Table,
-        *,
-        wait: bool,
-        key: str | None,
-        body: bytes | None = None,
-        sent: bytes | None = None,
+        self, stream: StreamState, table: pa.Table, *, wait: bool, key: str | None, body: Body | None = None
     ) -> HandedOver:
         """Receive rows durably and have them taken in, now or, unless somebody waits for it, soon."""
         if not len(table):
             return HandedOver(self._store.catalog.epoch, quarantined=0) if wait else HandedOver(None)
-        stored = None if key is None else stored_key(key, body)
-        number, repeated = self.push(stream, table, stored, sent)
+        stored = None if key is None else stored_key(key, body.compared if body is not None else None)
+        number, repeated = self.push(stream, table, stored, body.kept if body is not None else None)
         if number == 0 and stored is not None:
             return HandedOver(self._committed(stream, stored)[1] if wait else None, repeated)
         if not wait:
@@ -109,7 +102,7 @@ class Ingest:
             raise
 
     def push(
-        self, stream: StreamState, table: pa.Table, key: str | None = None, sent: bytes | None = None
+        self, stream: StreamState, table: pa.Table, key: str | None = None, sent: memoryview | None = None
     ) -> tuple[int, bool]:
         """Receive rows durably; the number of the push, or 0 when it was taken in already, and whether its key, as
         `stored_key` writes it, was known.
@@ -117,13 +110,11 @@ class Ingest:
         with self._open():
             return self._put(stream, table, key, sent)
 
-    def _put(self, stream: StreamState, table: pa.Table, key: str | None, sent: bytes | None) -> tuple[int, bool]:
+    def _put(self, stream: StreamState, table: pa.Table, key: str | None, sent: memoryview | None) -> tuple[int, bool]:
         if stream.schema.timestamp is None and ARRIVAL not in table.column_names:
             arrived = pa.repeat(pa.scalar(self._store.clock.now_us(), TIMESTAMP), len(table))
             table, sent = table.append_column(ARRIVAL, arrived), None
-        return self.lane(stream).inbox.put_once(
-            table, key, lambda known: self._committed(stream, known)[0], None if sent is None else memoryview(sent)
-        )
+        return self.lane(stream).inbox.put_once(table, key, lambda known: self._committed(stream, known)[0], sent)
 
     def _committed(self, stream: StreamState, key: str) -> tuple[str | None, int | None]:
         """The key of a push that was taken in, as it was stored, and the epoch."""

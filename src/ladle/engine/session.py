@@ -19,7 +19,7 @@ from ladle.answer import Answer
 from ladle.catalog import Catalog, QueryState, Seen
 from ladle.engine.defining import Source
 from ladle.engine.definitions import mode_of, standing_query
-from ladle.engine.handles import HandedOver, Query, Stream, Table
+from ladle.engine.handles import Body, HandedOver, Query, Stream, Table
 from ladle.engine.rights import Rights
 from ladle.engine.source import Definition
 from ladle.engine.tables import Change
@@ -160,19 +160,12 @@ class Session:
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
     def hand_over(
-        self,
-        stream: str,
-        rows: Any,
-        *,
-        wait: bool = False,
-        key: str | None = None,
-        body: bytes | None = None,
-        sent: bytes | None = None,
+        self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None, body: Body | None = None
     ) -> HandedOver:
         self.need(Role.WRITER, "push rows")
         # Keys are a user's own: another's push with the same one is another push.
         own = key if key is None or self.user.local else f"{self.user.name.lower()}\0{key}"
-        return self._db.hand_over(stream, rows, wait=wait, key=own, body=body, sent=sent)
+        return self._db.hand_over(stream, rows, wait=wait, key=own, body=body)
 
     def insert(self, table: str, rows: Any) -> int:
         self.need(Role.WRITER, "insert rows")

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from ladle import sql as language
 from ladle.access import Role
 from ladle.clock import moment_of
+from ladle.engine.handles import Body
 from ladle.engine.session import Session
 from ladle.engine.source import Definition
 from ladle.errors import LadleError, unknown
@@ -263,9 +264,7 @@ async def push(
         if schema is None:
             raise unknown("stream", name, [s.name for s in session.streams()])
         table = received(body, kind, schema, serving.settings.request_bytes_max)
-        # Arrow may be cut and packed differently when it is sent again, so it is not compared; it is kept as it came.
-        how = {"sent": body} if is_arrow(kind) else {"body": body}
-        handed = session.hand_over(name, table, wait=wait, key=idempotency_key, **how)
+        handed = session.hand_over(name, table, wait=wait, key=idempotency_key, body=Body(body, is_arrow(kind)))
         rows = 0 if handed.repeated else len(table)
         return {
             "rows": rows,
