@@ -21,6 +21,7 @@ from ladle.engine import Database
 from ladle.server.following import _PIECE_BYTES, _event
 from ladle.server.hub import Told
 from ladle.server.run import Server
+from ladle.server.serving import _token
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,6 +122,14 @@ def test_a_websocket_with_a_token(serve: Serve) -> None:
     token = db.create_token("me", "reader")
     with connect_websocket(address, subprotocols=[f"ladle.{token}"]) as socket:  # type: ignore[list-item]
         assert json.loads(socket.recv(5))["rows"] == [{"n": 1}]
+
+
+def test_a_token_is_found_on_any_line_of_protocols() -> None:
+    name = b"sec-websocket-protocol"
+    for lines in ([b"ladle.T, other"], [b"ladle.T", b"other"], [b"other", b"more,ladle.T"]):
+        headers = [(name, line) for line in lines]
+        assert _token({"headers": headers}, dict(headers)) == "T"
+    assert _token({"headers": [(name, b"other")]}, {name: b"other"}) is None
 
 
 def test_a_waiting_request_returns_when_something_changed(served: tuple[Database, str], http: httpx.Client) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import threading
 from itertools import pairwise
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -110,3 +112,42 @@ def test_what_a_stranger_sends_is_not_read(serve: Serve) -> None:
         assert b" 401 " in connection.recv(1 << 16)
         with pytest.raises(ConnectionError):
             connection.sendall(bytes(1 << 30))
+
+
+def test_who_says_no_more_is_answered(served: tuple[Database, str]) -> None:
+    """A head without a body, to one who has closed his side."""
+    parts = urlsplit(served[1])
+    for _ in range(5):
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30) as connection:
+            connection.sendall(f"HEAD /healthz HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 ")
+
+
+def test_quick_answers_come_while_many_push(served: tuple[Database, str]) -> None:
+    """Who pushes goes first, and not for ever: also when it is nothing but refusals."""
+    db, url = served
+    db.register("SELECT n FROM ticks", name="q")
+    parts = urlsplit(url)
+    stopped = threading.Event()
+
+    def push_nothing() -> None:
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        while not stopped.is_set():
+            connection.request("POST", "/v1/streams/none/rows", b"x", {"Content-Type": ARROW})
+            connection.getresponse().read()
+        connection.close()
+
+    pushers = [threading.Thread(target=push_nothing) for _ in range(16)]
+    for pusher in pushers:
+        pusher.start()
+    try:
+        asking = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+        for _ in range(20):
+            asking.request("GET", "/v1/queries/q/answer")
+            assert asking.getresponse().read()
+        asking.close()
+    finally:
+        stopped.set()
+        for pusher in pushers:
+            pusher.join()

@@ -23,6 +23,7 @@ import pyarrow as pa
 from ladle.archive.files import is_abandoned, storage_error, write_durably
 from ladle.errors import InboxFull, KeyReused, WarehouseError
 
+_FILE = b"ARROW1"
 _NAME = re.compile(r"(\d{20})-(\d+)(?:-([0-9a-f]{32}(?:-[0-9a-f]{16})?))?\.arrow")
 
 
@@ -144,7 +145,10 @@ def _refuse_other(known: str, key: str) -> None:
 def read_pushed(path: Path) -> pa.Table:
     try:
         with pa.OSFile(str(path)) as source:
-            return pa.ipc.open_stream(source).read_all()
+            # What waits may have been received by a version that wrote Arrow's files.
+            is_file = source.read(len(_FILE)) == _FILE
+            source.seek(0)
+            return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source).read_all()
     except OSError as error:
         raise storage_error(error, path, "read") from error
     except pa.ArrowInvalid as error:

@@ -332,7 +332,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             catalog = whole if to is None else Seen.by(to, whole)
             state = catalog.query(text)
             if state is None:
-                return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
+                return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze, to=to)
             wall_us, problem = self._store.clock.now_us(), self._report.problem(state)
             said = explain_query(self._store, catalog, state, wall_us, problem, self._invoker, self._auto)
             return f"{said}\n{analysis(state.plan, catalog, self._invoker, self._ingest)}" if analyze else said

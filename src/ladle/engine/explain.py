@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ladle.catalog import Catalog, QueryState
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.auto import Auto
@@ -53,6 +55,7 @@ def _plan_lines(
 ) -> list[str]:
     reader = Reader(store, catalog, wall_us)
     now_us = now_of(plan, catalog, wall_us)
+    others = [each for each in catalog.standing() if query is None or each.id != query.id]
     lines = ["  standing part"]
     for scan in plan.scans:
         extent = reader.extent(scan, now_us)
@@ -65,7 +68,7 @@ def _plan_lines(
             lines.append(f"      {'factors ' if number == 0 else '     and'}  {factor.sql}")
         if not scan.block.factors:
             lines.append("      factors   none: every tuple of the window")
-        lines += _shared(catalog, catalog.block_id(scan.block), query)
+        lines += _shared(catalog.block_id(scan.block), others, query)
         lines.append(f"      coverage  {covered} of {total} segments ({rows} tuples)")
         lines.append(f"      columns   {', '.join(scan.columns)}")
     if not plan.scans:
@@ -75,7 +78,7 @@ def _plan_lines(
         title = "tables" if number == 0 else "      "
         lines.append(f"  {title}    {each.relation} = {each.table}, as it stands: {rows} rows")
         lines.append(f"      columns   {', '.join(each.columns)}")
-    lines += _join_lines(joins, catalog, plan, reader, now_us, query)
+    lines += _join_lines(joins, catalog, plan, reader, now_us, others)
     for number, function in enumerate(plan.functions):
         lines.append(f"  {'functions' if number == 0 else '         '} {function.symbol} = {function.signature}")
     lines.append("  residual")
@@ -98,7 +101,7 @@ def _plan_lines(
 
 
 def _join_lines(
-    joins: Joins, catalog: Catalog, plan: Plan, reader: Reader, now_us: int, query: QueryState | None
+    joins: Joins, catalog: Catalog, plan: Plan, reader: Reader, now_us: int, others: Sequence[QueryState]
 ) -> list[str]:
     """The joins that are shared, and how far their pairs are known."""
     if plan.joined is None:
@@ -113,7 +116,7 @@ def _join_lines(
         lines.append(f"    {left}, {right}  {on}")
         sharing = sum(
             any(other.pair == edge.pair for join in each.shape.joined.joins for other in join.edges)
-            for each in _others(catalog, query)
+            for each in others
             if each.shape.joined is not None and each.name.lower() in catalog.queries.joining
         )
         if sharing:
@@ -122,14 +125,10 @@ def _join_lines(
     return lines
 
 
-def _shared(catalog: Catalog, block_id: int | None, asked: QueryState | None) -> list[str]:
+def _shared(block_id: int | None, standing: Sequence[QueryState], asked: QueryState | None) -> list[str]:
     """Which queries have the same block: it is evaluated, and its results are kept, once for all of them."""
-    others = sum(block_id in each.blocks for each in _others(catalog, asked))
+    others = sum(block_id in each.blocks for each in standing)
     if not others:
         return []
     queries = f"{others}{'' if asked is None else ' other'} standing quer{'y' if others == 1 else 'ies'}"
     return [f"      shared    with {queries}"]
-
-
-def _others(catalog: Catalog, asked: QueryState | None) -> list[QueryState]:
-    return [query for query in catalog.standing() if asked is None or query.id != asked.id]

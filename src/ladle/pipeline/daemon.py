@@ -13,6 +13,7 @@ def main() -> None:
     import pyspark.worker  # noqa: F401
     from pyspark.daemon import manager
 
+    import ladle.pipeline.spark
     import ladle.stem.backfill
     import ladle.stem.epoch
     import ladle.stem.kernels  # noqa: F401

@@ -296,12 +296,13 @@ class SparkPipeline:
         return self.session.sparkContext.parallelize(range(tasks), tasks).mapPartitionsWithIndex(run)
 
     def _gathered(self, job: RDD[str], tasks: int) -> list[Any]:
-        """The tasks' replies, a pickled list of one from each. Handed over by call: PySpark's `collect` does it through
-        a socket that takes eight calls more, and one that closes early looks like the end.
+        """The tasks' replies, a list of one from each. Handed over by call: PySpark's `collect` does it through a
+        socket that takes eight calls more, and one that closes early looks like the end.
         """
+        read: Any = job._jrdd_deserializer.serializer  # type: ignore[attr-defined]  # inside of the one of batches
         with _failing_clearly():
             gathered = job._jrdd.collect()
-            return [json.loads(reply) for number in range(tasks) for reply in pickle.loads(gathered.get(number))]
+            return [json.loads(reply) for number in range(tasks) for reply in read.loads(gathered.get(number))]
 
 
 def _context() -> TaskContext:

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 Scope = MutableMapping[str, Any]
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_NAME_MAX = 300
+"""Longer ones are no host's: a name has 253 characters at most."""
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
 
 
@@ -23,7 +25,8 @@ def is_local(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         return False
     if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         return False
-    return _is_ours(headers.get(b"host", b""), headers.get(b"origin"))
+    host, origin = headers.get(b"host", b""), headers.get(b"origin")
+    return len(host) <= _NAME_MAX and len(origin or b"") <= _NAME_MAX and _is_ours(host, origin)
 
 
 @lru_cache(maxsize=64)

@@ -90,7 +90,13 @@ class _Protocol(HttpToolsProtocol):
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(_HeadWithBody(transport, self.loop))  # type: ignore[arg-type]
+        self._sending = _HeadWithBody(transport, self.loop)
+        super().connection_made(self._sending)  # type: ignore[arg-type]
+
+    def eof_received(self) -> None:
+        # The connection is closed after this; a response may be waiting for what follows its head.
+        self._sending.send_head()
+        super().eof_received()
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
@@ -114,18 +120,19 @@ class _HeadWithBody:
             self._transport.writelines([head, data])
         elif data.startswith(b"HTTP/"):
             self._head = data
-            self._loop.call_soon(self._send_head)  # what follows may take its time
+            self._loop.call_soon(self.send_head)  # what follows may take its time
         else:
             self._transport.write(data)
 
     def close(self) -> None:
-        self._send_head()
+        self.send_head()
         self._transport.close()
 
-    def _send_head(self) -> None:
+    def send_head(self) -> None:
         if self._head is not None:
             head, self._head = self._head, None
-            self._transport.write(head)
+            if not self._transport.is_closing():  # the other side may be gone
+                self._transport.write(head)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

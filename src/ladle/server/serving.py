@@ -80,8 +80,8 @@ class Serving:
         if query.id not in self._quick:
             return await to_thread.run_sync(timed, limiter=self._few)
         async with self._turn:
-            while self._give_way > 0:
-                self._give_way -= 1
+            rounds, self._give_way = self._give_way, 0
+            for _ in range(rounds):  # no more of them for one answer, however many push
                 await asyncio.sleep(0)
             epoch = self.db.catalog.epoch
             if epoch == self._warm:
@@ -108,8 +108,8 @@ class Serving:
 
     def user(self, scope: Scope) -> User:
         """Whose request this is. Raises Denied."""
-        headers = dict(scope["headers"])
-        secret = _token(headers)
+        headers = dict(reversed(scope["headers"]))  # the first of a name
+        secret = _token(scope, headers)
         if secret is not None:
             token = self.db.catalog.access.token(secret_digest(secret)) if secret else None
             if token is not None:
@@ -141,7 +141,7 @@ def address_of(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _token(headers: Mapping[bytes, bytes]) -> str | None:
+def _token(scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
     """From the header; a browser's WebSocket, which can't set one, sends `ladle.TOKEN` as a protocol. A header of
     another form gives an empty one: whoever sends it means to be somebody.
     """
@@ -149,8 +149,11 @@ def _token(headers: Mapping[bytes, bytes]) -> str | None:
     if header is not None:
         kind, _, secret = header.decode("latin-1").partition(" ")
         return secret.strip() if kind.lower() == "bearer" else ""
-    offered = headers.get(b"sec-websocket-protocol", b"").decode("latin-1").split(",")
-    return next((each.strip()[6:] for each in offered if each.strip().startswith("ladle.")), None)
+    if b"sec-websocket-protocol" not in headers:
+        return None
+    offered = b",".join(value for name, value in scope["headers"] if name == b"sec-websocket-protocol")
+    protocols = [each.strip() for each in offered.decode("latin-1").split(",")]
+    return next((each.removeprefix("ladle.") for each in protocols if each.startswith("ladle.")), None)
 
 
 def serving_of(connection: HTTPConnection) -> Serving:
