@@ -31,15 +31,18 @@ serve: $(ready) ## a server over HTTP, with a console (WAREHOUSE=dir, SERVE_ARGS
 # Two processes side by side, each with whole files; the longest files first (tests/conftest.py), in random order otherwise.
 side_by_side := -n 2 --dist loadfile --no-loadscope-reorder
 
+# A test's JVM lives for seconds: it compiles quickly and once, and has no threads of its own that collect garbage.
+with_quick_java := $(with_java) SPARK_SUBMIT_OPTS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
+
 # Without PYTEST_ARGS in three runs, each ending with pytest's closing line: what needs no JVM, what does, and answers again
 # with residuals on Spark.
 test: $(ready) $(classes) broker browser ## all tests but the soak (PYTEST_ARGS='-k window': those alone)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	@$(with_java) $(python) -m pytest -m 'not soak and not spark' $(side_by_side)
-	@$(with_java) $(python) -m pytest -m 'spark and not soak' $(side_by_side)
+	@$(with_quick_java) $(python) -m pytest -m 'not soak and not spark' $(side_by_side)
+	@$(with_quick_java) $(python) -m pytest -m 'spark and not soak' $(side_by_side)
 	@$(MAKE) --no-print-directory onspark
 else
-	@$(with_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
+	@$(with_quick_java) $(python) -m pytest -m 'not soak' $(PYTEST_ARGS)
 endif
 
 broker: ## mosquitto, which tests of MQTT start for themselves, if there is none
@@ -53,7 +56,7 @@ answers := tests/engine tests/oracle tests/cli/test_commands.py tests/spark/test
 
 onspark: $(ready) $(classes) ## the tests that compute answers, again, with every residual over one row on Spark
 	@echo 'again with residual_rows_max = 1: residuals on Spark'
-	@$(with_java) LADLE_RESIDUAL_ROWS_MAX=1 $(python) -m pytest -m 'not soak' $(side_by_side) $(answers) $(PYTEST_ARGS)
+	@$(with_quick_java) LADLE_RESIDUAL_ROWS_MAX=1 $(python) -m pytest -m 'not soak' $(side_by_side) $(answers) $(PYTEST_ARGS)
 
 soak: $(ready) $(classes) ## the long runs (SOAK_SECONDS=n)
 	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
