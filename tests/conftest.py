@@ -60,11 +60,16 @@ def residuals_on_spark(spark: SparkSession) -> Iterator[None]:
 
 LONGEST = (
     "tests/oracle/test_machine.py",
-    "tests/oracle/test_aggregates.py",
+    "tests/spark/test_residuals.py",
     "tests/spark/test_control_c.py",
     "tests/spark/test_faults.py",
     "tests/spark/test_jvm.py",
     "tests/demo/test_run.py",
+    "tests/server/test_console.py",
+    "tests/conformance/test_list.py",
+    "tests/faults/test_kill.py",
+    "tests/spark/test_functions.py",
+    "tests/oracle/test_aggregates.py",
     "tests/bench/test_quick.py",
 )
 """Files that are begun first, so that no run ends with one process waiting for another."""
