@@ -42,9 +42,10 @@ RESIDUALS = Residuals()
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    from ladle.config import SparkStart
     from ladle.pipeline.session import let_go, start_session
 
-    session, _ = start_session(None)
+    session, _ = start_session(SparkStart())
     gateway = session.sparkContext._gateway
     yield session
     # Stopped in order it would wait, for a minute and more, for what tests of endless queries left behind.

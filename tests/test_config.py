@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +27,14 @@ def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ("segment_rows_max", -1, "can't be -1"),
         ("invoke_seconds_max", float("nan"), "can't be nan"),
         ("cache_bytes_max", "big", "can't be 'big'"),
-        ("segments_max", 5, "There is no setting 'segments_max'. Settings: "),
+        ("spark_master", "sprak://host:7077", "'sprak://host:7077' is not the address of a Spark master"),
+        ("spark_master", "spark://host", "'spark://host' is not the address of a Spark master"),
+        ("spark_master", "", "'' is not the address of a Spark master"),
+        ("spark_conf", {"executor.memory": "4g"}, "'executor.memory' is not a setting of Spark's"),
+        ("spark_conf", {"spark.master": "yarn"}, "spark.master is not among Spark's settings here"),
+        ("spark_conf", {"spark.sql.ansi.enabled": False}, "spark.sql.ansi.enabled is Ladle's to set"),
+        ("spark_conf", "spark.a=b", "spark_conf can't be 'spark.a=b'"),
+        ("segments_max", 5, "There is no setting 'segments_max'. Near ones: segment_rows_max, "),
     ],
 )
 def test_nonsense_is_refused(name: str, value: Any, message: str) -> None:
@@ -33,7 +42,39 @@ def test_nonsense_is_refused(name: str, value: Any, message: str) -> None:
         Settings.load({name: value})
 
 
+def test_settings_of_spark_are_merged_name_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "ladle.toml"
+    conf = "spark.cores.max = 4\nspark.task.cpus = 1\nspark.shuffle.compress = false\n"
+    file.write_text(f'spark_master = "yarn"\n[spark_conf]\n{conf}')
+    monkeypatch.setenv("LADLE_SPARK_MASTER", "spark://one:7077,two:7077")
+    monkeypatch.setenv("LADLE_SPARK_CONF", "spark.cores.max=5 spark.executor.extraJavaOptions='-Da=1 -Db=2'")
+    settings = Settings.load({"spark_conf": {"spark.task.cpus": "2"}}, file)
+    assert settings.spark.master == "spark://one:7077,two:7077"
+    assert settings.spark.conf == {
+        "spark.cores.max": "5",
+        "spark.task.cpus": "2",
+        "spark.shuffle.compress": "false",
+        "spark.executor.extraJavaOptions": "-Da=1 -Db=2",
+    }
+    assert Settings(**asdict(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[2]", "local[*,4]", "local-cluster[2,1,1024]", "yarn", "k8s://https://a:443", "spark://h:7077"],
+)
+def test_masters_that_spark_knows(master: str) -> None:
+    assert Settings(spark_master=master).spark.local == master.startswith("local")
+
+
 def test_text_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LADLE_CACHE_BYTES_MAX", "big")
     with pytest.raises(LadleError, match="LADLE_CACHE_BYTES_MAX='big' is not a int"):
+        Settings.load()
+
+
+@pytest.mark.parametrize("text", ["spark.cores.max", "spark.a='b"])
+def test_text_that_is_no_setting_of_spark_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("LADLE_SPARK_CONF", text)
+    with pytest.raises(LadleError, match="LADLE_SPARK_CONF: "):
         Settings.load()

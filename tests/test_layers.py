@@ -13,7 +13,7 @@ import ladle
 ROOT = Path(ladle.__file__).parent
 
 LAYERS = (
-    ("errors", "config", "access", "schema", "clock", "columns", "collector", "shipped"),
+    ("errors", "config", "access", "schema", "clock", "columns", "collector", "foreign", "interrupt", "shipped"),
     ("present",),
     ("plan",),
     ("sql",),
@@ -51,6 +51,7 @@ ONLY_IN = {
 ALLOWED = {
     ("engine", "pyspark"),
     ("connection", "pyspark"),
+    ("remote", "pyspark"),
     ("demo", "pyspark"),
     ("bench", "pyspark"),
     ("bench", "duckdb"),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ladle.answer import Answer
     from ladle.connection import connect, spark_format
     from ladle.engine import Database, Query
+    from ladle.engine.backup import restore
     from ladle.errors import LadleError
 
 if ".zip" in __path__[0]:
@@ -21,7 +22,7 @@ if ".zip" in __path__[0]:
 
 __version__ = "0.1.0"
 
-__all__ = ["Answer", "Database", "LadleError", "Query", "__version__", "connect", "spark_format"]
+__all__ = ["Answer", "Database", "LadleError", "Query", "__version__", "connect", "restore", "spark_format"]
 
 _HOMES = {
     "Answer": "ladle.answer",
@@ -29,8 +30,13 @@ _HOMES = {
     "LadleError": "ladle.errors",
     "Query": "ladle.engine",
     "connect": "ladle.connection",
+    "restore": "ladle.engine.backup",
     "spark_format": "ladle.connection",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from ladle.present import table_text
+from ladle.present import html_text, table_html, table_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Row = dict[str, Any]
+"""A row of an answer: its values by the names of the columns."""
+
+_ROWS_AT_A_TIME = 1_024
 
 
 @dataclass(frozen=True)
@@ -51,17 +58,54 @@ class Answer:
     def to_pandas(self) -> pd.DataFrame:
         return self.table.to_pandas()
 
-    def to_pylist(self) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = self.table.to_pylist()
+    def to_pylist(self) -> list[Row]:
+        """All rows, as dictionaries."""
+        rows: list[Row] = self.table.to_pylist()
         return rows
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    def __iter__(self) -> Iterator[Row]:
+        """The rows, as dictionaries; a few at a time are converted."""
+        for batch in self.table.to_batches(max_chunksize=_ROWS_AT_A_TIME):
+            yield from batch.to_pylist()
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Row]: ...
+
+    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+        """A row by its number, also from the end, or the rows of a slice."""
+        if isinstance(at, slice):
+            rows: list[Row] = self.table.take(pa.array(range(len(self))[at], pa.int64())).to_pylist()
+            return rows
+        try:
+            number = index(at)
+        except TypeError:
+            raise TypeError(f"rows have numbers, not {at!r}; a column is answer.table[{at!r}]") from None
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"there is no row {number}: the answer has {self._rows()}")
+        row: Row = self.table.slice(number % len(self), 1).to_pylist()[0]
+        return row
+
     def __repr__(self) -> str:
         if self.message is not None and self.table.num_columns == 0:
             return self.message
-        rows = f"{len(self)} row{'' if len(self) == 1 else 's'}"
-        when = f"epoch {self.epoch}, now {self.now:%Y-%m-%d %H:%M:%S} UTC"
         beside = f"{self.message}\n" if self.message is not None else ""
-        return f"{table_text(self.table, footer=False)}\n{beside}{rows}, {when}"
+        return f"{table_text(self.table, footer=False)}\n{beside}{self._footer()}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows as a table."""
+        if self.message is not None and self.table.num_columns == 0:
+            return f"<p>{html_text(self.message)}</p>"
+        beside = f"<p>{html_text(self.message)}</p>" if self.message is not None else ""
+        return f"{table_html(self.table)}{beside}<p>{self._footer()}</p>"
+
+    def _footer(self) -> str:
+        return f"{self._rows()}, epoch {self.epoch}, now {self.now:%Y-%m-%d %H:%M:%S} UTC"
+
+    def _rows(self) -> str:
+        return f"{len(self)} row{'' if len(self) == 1 else 's'}"

@@ -5,15 +5,23 @@ LADLE_<NAME>, or from a file (TOML, `name = value`); the first that has it count
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ladle.errors import LadleError
+from ladle.errors import LadleError, did_you_mean, nearest
 
 POLICIES = ("tickets", "random", "fixed", "best", "worst")
 ANONYMOUS = ("loopback", "nobody")
+LOCAL_SPARK = "local[*,4]"
+"""Plain `local[*]` gives up on a task the first time it fails."""
+MEANING_OF_SQL = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.timestampType")
+"""Spark's settings that decide what an expression means; they are Ladle's to set."""
+_MASTER = re.compile(r"local|local\[.+\]|local-cluster\[.+\]|spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+")
 _CHOICES = {"eddy_policy": POLICIES, "anonymous": ANONYMOUS}
 _MAY_BE_ZERO = {
     "grace_seconds",
@@ -23,6 +31,19 @@ _MAY_BE_ZERO = {
     "residual_rows_max",
     "port",
 }
+
+
+@dataclass(frozen=True)
+class SparkStart:
+    """How Spark is started when it is needed."""
+
+    master: str = LOCAL_SPARK
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark's own settings."""
+
+    @property
+    def local(self) -> bool:
+        return self.master.startswith("local")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +67,13 @@ class Settings:
     join_pairs_max: int = 16_000_000
     """Pairs that one join may have at once; one with more is computed by DuckDB, within its limits."""
     invoke_seconds_max: float = 60.0
-    """An invocation that takes longer is stopped with a clear error."""
+    """A statement or invocation that takes longer, parsing and binding included, is stopped with a clear error."""
+    statement_characters_max: int = 1 << 20
+    """Characters of a text of SQL; a longer one is refused before it is looked at."""
+    statement_tokens_max: int = 200_000
+    """Words, names, numbers, texts and signs of a statement."""
+    statement_depth_max: int = 100
+    """How deep a statement may nest: parentheses, calls, CASE and subqueries inside of each other."""
     auto_idle_seconds: float = 3600.0
     """A query in mode auto that nobody asks for so long is swapped out until somebody does."""
     results_bytes_max: int = 32 << 30
@@ -54,7 +81,9 @@ class Settings:
     eddy_policy: str = "tickets"
     """In which order the eddy visits operators: tickets, random, fixed, best or worst; no answer depends on it."""
     factor_seconds_max: float = 2.0
-    """A factor that takes longer over one segment leaves its own queries uncovered there."""
+    """A factor that does not come back for so long is stopped, leaves its own queries uncovered, and is tried again."""
+    functions_epoch_seconds_max: float = 0.5
+    """What functions, and other long factors, may take in each task of an epoch; the backfill does the rest."""
     backfill_rows_max: int = 1 << 19
     """Tuples scanned by one backfill job at most; fewer when they take long, so that epochs pass between jobs."""
     push_bytes_max: int = 1 << 30
@@ -67,6 +96,10 @@ class Settings:
     """How long a replaced data file stays for readers of the Delta table that opened it before."""
     maintenance_seconds: float = 1.0
     """How often compaction, retention, clean-up and the Delta follower look for work."""
+    spark_master: str = LOCAL_SPARK
+    """Where Spark runs: local[...] in this process's JVM, or a cluster: spark://HOST:PORT, yarn, k8s://..."""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark's own settings, like spark.executor.memory=4g; as text, several are separated by spaces."""
     # What follows is for `ladle serve`.
     host: str = "127.0.0.1"
     """The address that the server listens on."""
@@ -82,6 +115,18 @@ class Settings:
     """The body of a request at most."""
     requests_max: int = 64
     """Requests that are worked on at a time; others are told to come back."""
+    connections_max: int = 8_192
+    """Connections that are open at a time, or half of the files that the system allows if that is less."""
+    connections_per_address_max: int = 1_024
+    """Those of one address over which no known user has asked anything yet; beyond it the oldest are closed."""
+    head_seconds_max: float = 10.0
+    """How long a TLS handshake and the head of a request may take to come."""
+    idle_seconds_max: float = 30.0
+    """How long a connection may wait for its next request."""
+    progress_seconds_max: float = 20.0
+    """In so long a body that comes, or a response that is read, must get on by `progress_bytes_min`, or be done."""
+    progress_bytes_min: int = 65_536
+    """Clients that are slower are let go."""
     page_rows_max: int = 100_000
     """Rows of an answer in one response; the rest is in further pages."""
     pages_bytes_max: int = 1 << 28
@@ -92,27 +137,44 @@ class Settings:
     """Subscribers that are connected at a time."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(field.default, str):
-                choices = _CHOICES.get(field.name)
+        object.__setattr__(self, "spark_conf", dict(_flat(self.spark_conf, "")))
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.name == "spark_conf":
+                _check_spark_conf(value)
+                continue
+            if isinstance(setting.default, str):
+                choices = _CHOICES.get(setting.name)
                 if not isinstance(value, str) or (choices is not None and value not in choices):
                     hint = f"it is one of {', '.join(choices)}" if choices is not None else "it is a text"
-                    raise LadleError(f"The setting {field.name} can't be {value!r}.", hint=hint)
+                    raise LadleError(f"The setting {setting.name} can't be {value!r}.", hint=hint)
+                if setting.name == "spark_master" and not _MASTER.fullmatch(value):
+                    raise LadleError(
+                        f"'{value}' is not the address of a Spark master.",
+                        hint="it is local[N,4], spark://HOST:PORT, yarn or k8s://https://HOST:PORT",
+                    )
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise LadleError(f"The setting {field.name} can't be {value!r}.", hint="it is a number, zero or more")
-            if value == 0 and field.name not in _MAY_BE_ZERO:
-                raise LadleError(f"The setting {field.name} can't be 0.", hint=f"the default is {field.default}")
+                raise LadleError(f"The setting {setting.name} can't be {value!r}.", hint="it is a number, zero or more")
+            if value == 0 and setting.name not in _MAY_BE_ZERO:
+                raise LadleError(f"The setting {setting.name} can't be 0.", hint=f"the default is {setting.default}")
+
+    @property
+    def spark(self) -> SparkStart:
+        return SparkStart(self.spark_master, self.spark_conf)
 
     @staticmethod
     def load(overrides: dict[str, Any] | None = None, file: str | Path | None = None) -> Settings:
         values: dict[str, Any] = {} if file is None else _read(Path(file))
-        for field in fields(Settings):
-            text = os.environ.get(f"LADLE_{field.name.upper()}")
+        # Of Spark's settings each comes from the first place that has it.
+        confs = [values.get("spark_conf", {})]
+        for setting in fields(Settings):
+            text = os.environ.get(f"LADLE_{setting.name.upper()}")
             if text is not None:
-                values[field.name] = parse_setting(field.name, text, f"LADLE_{field.name.upper()}")
+                values[setting.name] = parse_setting(setting.name, text, f"LADLE_{setting.name.upper()}")
+        confs += [values.get("spark_conf", {}), (overrides or {}).get("spark_conf", {})]
         values |= overrides or {}
+        values["spark_conf"] = {name: value for conf in confs for name, value in _flat(conf, "")}
         _check_names(values)
         return Settings(**values)
 
@@ -120,11 +182,48 @@ class Settings:
 def parse_setting(name: str, text: str, where: str) -> Any:
     """A setting's value that was given as text, for instance in the environment."""
     _check_names({name: text})
+    if name == "spark_conf":
+        return _parse_spark_conf(text, where)
     kind: type[Any] = type(getattr(Settings, name))
     try:
         return kind(text)
     except ValueError:
         raise LadleError(f"{where}={text!r} is not a {kind.__name__}.") from None
+
+
+def _parse_spark_conf(text: str, where: str) -> dict[str, str]:
+    """`name=value`, several of them separated by spaces, with quotes where a value has some."""
+    try:
+        pairs = [part.partition("=") for part in shlex.split(text)]
+    except ValueError as error:
+        raise LadleError(f"{where}: {error}.", hint="a quote must be closed") from None
+    for name, equals, _ in pairs:
+        if not equals:
+            raise LadleError(f"{where}: '{name}' is not a setting of Spark's.", hint="spark.executor.memory=4g")
+    return {name: value for name, _, value in pairs}
+
+
+def _flat(conf: Any, before: str) -> Iterator[tuple[str, str]]:
+    """Spark's settings by their whole names: TOML reads `spark.executor.memory = "4g"` as tables in tables."""
+    if not isinstance(conf, Mapping):
+        raise LadleError(
+            f"The setting spark_conf can't be {conf!r}.", hint='it has lines like spark.executor.memory = "4g"'
+        )
+    for name, value in conf.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_spark_conf(conf: Mapping[str, str]) -> None:
+    for name in conf:
+        if name == "spark.master":
+            raise LadleError("spark.master is not among Spark's settings here.", hint="the setting spark_master has it")
+        if name in MEANING_OF_SQL:
+            raise LadleError(f"{name} is Ladle's to set: what an expression means depends on it.")
+        if not name.startswith("spark."):
+            raise LadleError(f"'{name}' is not a setting of Spark's.", hint="their names begin with 'spark.'")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -139,7 +238,10 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _check_names(values: dict[str, Any], where: str = "") -> None:
-    known = [field.name for field in fields(Settings)]
+    known = [setting.name for setting in fields(Settings)]
     for name in values:
         if name not in known:
-            raise LadleError(f"There is no setting '{name}'{where}. Settings: {', '.join(known)}.")
+            near = nearest(name, known)
+            listed = f" Near ones: {', '.join(near)}." if near else ""
+            hint = did_you_mean(near) or "see the settings in docs/python.md"
+            raise LadleError(f"There is no setting '{name}'{where}.{listed}", hint=hint)

@@ -6,12 +6,14 @@ import atexit
 import contextlib
 import logging
 import os
-import re
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from ladle.archive.folder import local_folder
 from ladle.clock import Clock
+from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import LadleError
 from ladle.remote.client import RemoteDatabase
@@ -37,6 +39,10 @@ def connect(
 
 
 @overload
+def connect(where: str, *, token: str, certificate: str | None = None) -> RemoteDatabase: ...
+
+
+@overload
 def connect(
     where: str,
     *,
@@ -53,30 +59,39 @@ def connect(
 def connect(
     where: str | Path,
     *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    read_only: bool = False,
+    clock: Clock | None = None,
+    settings: dict[str, Any] | None = None,
     token: str | None = None,
     certificate: str | None = None,
-    **how: Any,
 ) -> Database | RemoteDatabase:
     """Open the warehouse in a folder, which is made if it is not there; or reach a server, `http://...`.
 
-    A server is told who asks by the `token` (by default, LADLE_TOKEN of the environment); `certificate` is a file with
-    the authority to trust, if the server's certificate is not from a public one. The rest is as `open_database` has it.
-    """
-    if isinstance(where, str) and where.startswith(("http://", "https://")):
-        if how:
-            raise LadleError(f"{', '.join(how)} can't be chosen for a server: that is the server's affair.")
-        from ladle.remote.http import HttpTransport
+    For a folder: Spark is started when it is first needed, locally, on `master` if one is named, not at all when a
+    session is given as `spark`. One process at a time may write; with `read_only` any number may read beside it.
+    `settings` count more than those of the environment; `clock` is what tells the time of arrival, for tests.
 
-        token = token if token is not None else os.environ.get("LADLE_TOKEN")
-        return RemoteDatabase(HttpTransport(where, token, certificate=certificate))
-    if isinstance(where, str) and re.fullmatch(r"[\w.-]+:\d+(/.*)?", where):
-        raise LadleError(
-            f"'{where}' is neither a server's address nor a folder's name.",
-            hint=f"http://{where}, or a Path for a folder",
-        )
+    For a server: it is told who asks by the `token` (by default, LADLE_TOKEN of the environment); `certificate` is a
+    file with the authority to trust, if the server's certificate is not from a public one.
+    """
+    for_folders = {
+        "spark": spark,
+        "master": master,
+        "read_only": read_only or None,
+        "clock": clock,
+        "settings": settings,
+    }
+    if isinstance(where, str) and where.lower().startswith(("http://", "https://")):
+        chosen = [name for name, value in for_folders.items() if value is not None]
+        if chosen:
+            raise LadleError(f"{', '.join(chosen)} can't be chosen for a server: that is the server's affair.")
+        return _reached(where, token, certificate)
+    folder = local_folder(where)
     if token is not None or certificate is not None:
         raise LadleError("A token and a certificate are for servers, not for a folder.")
-    return open_database(where, **how)
+    return open_database(folder, spark=spark, master=master, read_only=read_only, clock=clock, settings=settings)
 
 
 def spark_format(spark: SparkSession) -> None:
@@ -88,10 +103,11 @@ def spark_format(spark: SparkSession) -> None:
     register(spark, _reached)
 
 
-def _reached(url: str, token: str | None) -> RemoteDatabase:
+def _reached(url: str, token: str | None, certificate: str | None = None) -> RemoteDatabase:
     from ladle.remote.http import HttpTransport
 
-    return RemoteDatabase(HttpTransport(url, token if token is not None else os.environ.get("LADLE_TOKEN")))
+    token = token if token is not None else os.environ.get("LADLE_TOKEN")
+    return RemoteDatabase(HttpTransport(url, token, certificate=certificate))
 
 
 def open_database(
@@ -105,13 +121,15 @@ def open_database(
 ) -> Database:
     """Open the warehouse at `path`, which is made if it is not there.
 
-    Spark is started when it is first needed: locally, on `master` if one is named, not at all when a session is given.
+    Spark is started when it is first needed: on `master` if one is named, otherwise where the setting `spark_master`
+    says (locally), not at all when a session is given. The setting `spark_conf` has Spark's own settings.
     One process at a time may write; with `read_only` any number may read beside it.
     """
     from ladle.pipeline.lazy import LazyPipeline
 
-    pipeline = LazyPipeline(session=spark, master=master)
-    database = Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=settings)
+    chosen = Settings.load({**(settings or {}), **({} if master is None else {"spark_master": master})})
+    pipeline = LazyPipeline(session=spark, start=chosen.spark)
+    database = Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=asdict(chosen))
     if not read_only:
         _open.add(database)
         database.on_close(partial(_open.discard, database))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,12 @@ class CorruptLog(WarehouseError):
     code = "corrupt_log"
 
 
+class DamagedFile(WarehouseError):
+    """A file of the warehouse is not what was written: its checksum does not match."""
+
+    code = "damaged_file"
+
+
 class DiskFull(WarehouseError):
     code = "disk_full"
 
@@ -173,19 +180,47 @@ class PipelineError(LadleError):
     code = "pipeline"
 
 
+_DEPENDENT_MAX = 20
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a message, in order: all of them, or the first and how many more there are."""
+    ordered = sorted(names)
+    more = len(ordered) - _DEPENDENT_MAX
+    return ", ".join(ordered) if more <= 0 else f"{', '.join(ordered[:_DEPENDENT_MAX])} and {more:,} more"
+
+
+LISTED_MAX = 10
+"""So many names are listed when one is not found; of more, only the nearest."""
+
+_NEAREST_MAX = 5
 _COMPARED_MAX = 2_000
 """Looking for what was meant takes milliseconds for so many names, and seconds for a hundred thousand."""
 
 
+def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> list[str]:
+    """The few names that look most like this one, whatever their case, the likeliest first."""
+    by_lower = {each.lower(): each for each in known}
+    names: Iterable[str] = by_lower
+    if len(by_lower) > _COMPARED_MAX:
+        # most misspelt names begin rightly
+        names = islice((each for each in by_lower if each[:2] == name[:2].lower()), _COMPARED_MAX)
+    close = get_close_matches(name.lower(), list(names), n=_NEAREST_MAX, cutoff=likeness)
+    return [by_lower[each] for each in close]
+
+
+def did_you_mean(near: Sequence[str]) -> str | None:
+    return f"did you mean '{near[0]}'?" if near else None
+
+
 def unknown(kind: str, name: str, known: Iterable[str], *, position: Position | None = None) -> UnknownName:
-    """`Column 'x' not found. Columns: a, b, c.` with the likeliest meant one as the hint."""
+    """`Column 'x' not found. Columns: a, b, c.` with the likeliest meant one as the hint; of many, the nearest."""
     names = sorted(known)
-    listed = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "") if names else "none"
-    close = get_close_matches(name.lower(), [n.lower() for n in names], n=1) if len(names) <= _COMPARED_MAX else []
-    meant = next((n for n in names if close and n.lower() == close[0]), None)
-    kinds = kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s"
-    return UnknownName(
-        f"{kind.capitalize()} '{name}' not found. {kinds.capitalize()}: {listed}.",
-        hint=f"did you mean '{meant}'?" if meant else None,
-        position=position,
-    )
+    near = nearest(name, names)
+    kinds = (kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s").capitalize()
+    if len(names) > LISTED_MAX and near:
+        listed = f"Near ones: {', '.join(near)}"
+    else:
+        listed = f"{kinds}: {', '.join(names[:LISTED_MAX]) or 'none'}"
+        listed += f", and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else ""
+    return UnknownName(f"{kind.capitalize()} '{name}' not found. {listed}.", hint=did_you_mean(near), position=position)

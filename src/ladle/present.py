@@ -11,6 +11,7 @@ import shutil
 import unicodedata
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,33 @@ def table_text(table: pa.Table, *, rows_max: int = 20, width: int | None = None,
     if footer or hidden or head.num_rows < table.num_rows:
         lines.append(_row_count(head.num_rows, table.num_rows, hidden=hidden))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def table_html(table: pa.Table, *, rows_max: int = 50, columns_max: int = 50) -> str:
+    """The first rows and columns as an HTML table; what is left out is said under it. All texts are escaped."""
+    head = table.select(range(min(table.num_columns, columns_max))).slice(0, rows_max)
+    sides = ["right" if _is_number(field.type) else "left" for field in head.schema]
+    titles = [
+        f'<th style="text-align: {side}">{html_text(clip(name, _CELL_WIDTH_MAX))}</th>'
+        for name, side in zip(head.column_names, sides, strict=True)
+    ]
+    columns = [
+        [
+            f'<td style="text-align: {side}; white-space: pre">{html_text(clip(text, _CELL_WIDTH_MAX))}</td>'
+            for text in cells(column)
+        ]
+        for column, side in zip(head.columns, sides, strict=True)
+    ]
+    rows = [f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True)]
+    hidden = table.column_names[columns_max:]
+    left_out = hidden or head.num_rows < table.num_rows
+    note = f"<p>{html_text(_row_count(head.num_rows, table.num_rows, hidden=hidden))}</p>" if left_out else ""
+    return f"<table><thead><tr>{''.join(titles)}</tr></thead>\n<tbody>{chr(10).join(rows)}</tbody></table>{note}"
+
+
+def html_text(text: str) -> str:
+    """A text that is nothing but text in HTML, whatever is in it."""
+    return escape(_printable(text))
 
 
 def cells(column: pa.ChunkedArray | pa.Array) -> list[str]:

@@ -120,4 +120,4 @@ class Status:
     cache_hits: int = 0
     cache_misses: int = 0
     problems: dict[str, str] = field(default_factory=dict)
-    """Housekeeping that failed in its last round, by task."""
+    """Housekeeping that failed in its last round, and why the backfill pauses, by task."""

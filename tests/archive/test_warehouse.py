@@ -5,15 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from ladle.access import LOCAL_USER
 from ladle.archive.warehouse import FORMAT_VERSION, Warehouse
 from ladle.errors import WarehouseBusy, WarehouseError
+from ladle.schema import Column, StreamSchema
+from ladle.testing import connect_inline
 
 _HOLD = """
 import sys
@@ -164,3 +170,65 @@ def test_derived_files_of_another_run_of_the_machine_are_thrown_away(
     with Warehouse.open(root, writable=True) as warehouse:
         assert warehouse.trusts_derived
         assert not results.exists()
+
+
+def modes(root: Path) -> dict[str, int]:
+    """Of a directory and all in it, by name."""
+    return {str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
+
+
+def may_be_reached(root: Path) -> set[str]:
+    """What other users could read, if they may enter the warehouse's own directory."""
+    found = set()
+    for path in root.rglob("*"):
+        above = [parent for parent in path.parents if parent.is_relative_to(root) and parent != root]
+        open_way = all(parent.stat().st_mode & 0o001 for parent in above)
+        if open_way and not path.is_dir() and path.stat().st_mode & 0o004:
+            found.add(str(path.relative_to(root)))
+    return found
+
+
+def fill(root: Path) -> None:
+    """A bit of everything: entries, pushes that wait, quarantine, tables, derived files, the audit log."""
+    with connect_inline(root, settings={"maintenance_seconds": 3_600.0}) as db:
+        db.execute("CREATE STREAM s (n INT, at TIMESTAMP) TIMESTAMP BY at; CREATE TABLE t (k INT)")
+        db.sql("INSERT INTO t VALUES (1)")
+        db.register("SELECT n FROM s WHERE n > 0", name="q")
+        rows = [{"n": 1, "at": "2026-01-01T00:00:00Z"}, {"n": 2, "at": "9999-01-01T00:00:00Z"}]
+        db.push("s", rows, wait=True)
+        db.maintain()
+        db.session(LOCAL_USER).create_stream("u", StreamSchema((Column("a", pa.int32()),), None))
+        db.receive("s", rows)
+        assert db.sql("SELECT * FROM s.quarantine")
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_a_warehouse_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+    root = tmp_path / "warehouse"
+    fill(root)
+    assert modes(root)["."] == 0o700
+    assert modes(root)["streams/1/archive"] & 0o005 == 0o005, "Delta tables can be let be read"
+    reached = may_be_reached(root)
+    assert reached
+    assert all(re.match(r"streams/\d+/archive/", name) for name in reached), reached
+    private = [name for name in modes(root) if re.match(r"(log|streams/1/inbox)/|FORMAT|lock|audit.log|boot", name)]
+    assert {modes(root)[name] for name in private} == {0o600}, private
+
+
+def test_what_an_older_version_let_others_read_is_taken_from_them(tmp_path: Path, open_umask: None) -> None:
+    root = tmp_path / "warehouse"
+    fill(root)
+    for path in (root, *root.rglob("*")):
+        if path.name != "audit.log":  # that was private then, too
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert "log/00000000000000000001.json" in may_be_reached(root)
+    Warehouse.open(root, writable=True).close()
+    others = {name for name in may_be_reached(root) if not re.match(r"streams/\d+/archive/", name)}
+    assert others == {"FORMAT", "boot", "lock"}
+    assert modes(root)["."] == 0o755, "how far it is open is its owner's to say"

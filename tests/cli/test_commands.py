@@ -156,6 +156,14 @@ def test_invoke_answers_now_and_for_another_time(trades: Run) -> None:
     assert [json.loads(line)["symbol"] for line in past.out.splitlines()] == ["IBM"]
 
 
+def test_invoke_of_a_time_beyond_retention_says_from_when_on_there_is_something(trades: Run) -> None:
+    assert trades("sql", "-c", "ALTER STREAM trades SET RETAIN INTERVAL 12 MINUTES").code == 0
+    ran = trades("invoke", "dear", "--now", "2026-01-30 14:35:00")
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1] == "  hint: there are answers from 2026-01-30 14:43:00+00:00 on"
+    assert "IBM" not in ran.out
+
+
 def test_invoke_of_an_unknown_query_lists_the_known(trades: Run) -> None:
     ran = trades("invoke", "deer")
     assert ran.code == 1
@@ -199,6 +207,11 @@ def test_register_lets_a_query_stand(trades: Run) -> None:
 
 
 def test_a_name_that_is_taken_is_kept_or_replaced_when_told(trades: Run, tmp_path: Path) -> None:
+    unnamed = trades("register", "SELECT symbol FROM trades WHERE price < 100", "--materialize", "none")
+    assert unnamed.code == 0
+    name = unnamed.out.split()[1].rstrip(";")
+    assert "KO" in trades("invoke", name).out
+    assert "without a name" in trades("register", "--replace", "SELECT 1 AS x").err
     taken = trades("register", "dear", "SELECT 1 AS x")
     assert taken.code == 1
     assert "There is a query 'dear' already." in taken.err
@@ -207,6 +220,8 @@ def test_a_name_that_is_taken_is_kept_or_replaced_when_told(trades: Run, tmp_pat
     kept = trades("register", "dear", "SELECT 1 AS x", "--if-not-exists")
     assert kept.out == "dear stands already, unchanged; its answer: ladle invoke dear\n"
     assert "GS" in trades("invoke", "dear").out
+    assert trades("register", "dear", "--if-not-exists", "SELECT 2 AS x").out == kept.out
+    assert "unrecognized arguments: SELECT 3" in trades("register", "dear", "SELECT 1", "--replace", "SELECT 3").err
     replaced = trades("register", "dear", "SELECT 1 AS x", "--replace")
     assert replaced.out == "replaced dear; its answer: ladle invoke dear\n"
     assert "x" in trades("invoke", "dear").out

@@ -71,6 +71,23 @@ def test_settings_that_make_no_sense_are_refused(argv: list[str], message: str) 
         settings_of(arguments(*argv))
 
 
+def test_where_spark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "ladle.toml"
+    file.write_text('spark_master = "yarn"\n[spark_conf]\nspark.cores.max = 4\nspark.task.cpus = 1\n')
+    assert settings_of(arguments("--config", str(file))).spark.master == "yarn"
+    monkeypatch.setenv("LADLE_SPARK_MASTER", "local[3,4]")
+    assert settings_of(arguments("--config", str(file))).spark.master == "local[3,4]"
+    typed = ("--master", "spark://h:7077", "--spark-conf", "spark.cores.max=6", "--spark-conf", "spark.a.b=c=d")
+    settings = settings_of(arguments("--config", str(file), "--set", "spark_conf=spark.e=f", *typed))
+    assert settings.spark.master == "spark://h:7077"
+    assert settings.spark.conf == {
+        "spark.cores.max": "6",
+        "spark.task.cpus": "1",
+        "spark.a.b": "c=d",
+        "spark.e": "f",
+    }
+
+
 def test_a_port_that_is_taken_is_one_clear_message(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

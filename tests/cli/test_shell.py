@@ -101,8 +101,17 @@ def test_a_session(shell: Terminal, tmp_path: Path) -> None:
     assert "DOUBLE" in shell.wait_for(" ms")
     shell.type("\\nonsense\r")
     shell.wait_for("There is no command \\nonsense")
-    shell.type("\\?\r")
-    shell.wait_for("ends with a semicolon")
+    for helping in ("\\?", "help", "HELP;"):
+        shell.type(f"{helping}\r")
+        shell.wait_for("ends with a semicolon")
+    # What is no statement is told, and no continuation is asked for; the prompt comes back.
+    shell.type("halp\r")
+    shell.wait_for("error: ")
+    shell.type("clear\r")
+    deadline = time.monotonic() + 30
+    while "\x1b[2J" not in shell.seen:
+        assert time.monotonic() < deadline
+        shell.wait_for("ladle>")
     shell.type("\\q\r")
     assert shell.close() == 0
     assert "CREATE STREAM trades" in (tmp_path / "ladle" / "history").read_text()
@@ -155,6 +164,22 @@ def test_completion_offers_names_first_and_keeps_the_case_of_keywords() -> None:
         ("SELECT 1;", True),
         ("SELECT ';", False),
         ("SELECT 1 -- ;", False),
+        ("SELECT (1 -- ;", False),
+        ("SELECT 1; -- done", True),
+        ("-- only a comment", True),
+        ("/* begun", False),
+        ("SELECT 1; SELECT", False),
+        ("with t AS (SELECT 1)", False),
+        ("(SELECT 1)", False),
+        ("backup", False),
+        ("help", True),
+        ("HELP;", True),
+        ("clear", True),
+        ("Exit ;", True),
+        ("halp", True),
+        ("ls -l", True),
+        ("SELECT 1; halp", True),
+        ("SELECT help", False),
     ],
 )
 def test_enter_runs_what_is_complete(text: str, runs: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import time
 
 import pytest
+from tests.waiting import wait_until
 
 from ladle.cli import terminal
 from ladle.cli.terminal import error_text, patience
@@ -45,3 +47,32 @@ def test_what_takes_long_is_told_and_what_is_quick_is_not(
         time.sleep(0.2)
     assert capsys.readouterr().err == "starting Spark ...\n"
     assert logging.getLogger("ladle.pipeline").handlers == []
+
+
+class Terminal(io.StringIO):
+    """Somebody watches, also what was written before it is closed."""
+
+    written = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.written += text
+        return len(text)
+
+
+def test_how_far_it_is_is_told_where_somebody_watches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "_PATIENCE_SECONDS", 0.0)
+    watched = Terminal()
+    monkeypatch.setattr(terminal, "_own_stderr", lambda: watched)
+    with patience("backing up") as say:
+        say("42% of 7.0 MB")
+        wait_until(lambda: "backing up ... 0 s, 42% of 7.0 MB" in watched.written, "how far it is is not told")
+    monkeypatch.undo()
+    monkeypatch.setattr(terminal, "_PATIENCE_SECONDS", 0.0)
+    with patience("backing up") as say:
+        say("42% of 7.0 MB")
+    assert capsys.readouterr().err in ("", "backing up ...\n"), "a log has one line for it"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 import sqlglot
 from tests.conformance.values import COPIES, name_of, table
 
+from ladle.errors import TypeMismatch
 from ladle.schema import type_name
 from ladle.sql.conform import NotConformant, Translated, translate_query
 from ladle.sql.conformant.casts import CASTS
@@ -62,16 +64,33 @@ def _calls(entry: Entry) -> list[tuple[str, str]]:
 
 
 def scalar_cases() -> list[Case]:
-    """Calls that translate; a combination that is NotConformant runs in Spark and needs no proof."""
+    """Calls that translate. A combination that is NotConformant runs in Spark and needs no proof, and which ones are
+    refused is another test's subject."""
     cases: dict[str, Case] = {}
     for entry in LIST:
         if not entry.aggregate and entry.spark:
             for label, text in _calls(entry):
-                try:
-                    cases[text] = Case(label, text, translated(text), entry)
-                except NotConformant:
-                    continue
+                _add(cases, label, text, entry)
+    for label, text in _beside_strings():
+        _add(cases, label, text, None)
     return list(cases.values())
+
+
+def _add(cases: dict[str, Case], label: str, text: str, entry: Entry | None) -> None:
+    with suppress(NotConformant, TypeMismatch):
+        cases[text] = Case(label, text, translated(text), entry)
+
+
+def _beside_strings() -> list[tuple[str, str]]:
+    """Arithmetic of strings and numbers: the binder casts the string before it looks for an entry."""
+    numbers = (pa.int8(), pa.int64(), pa.float64(), pa.decimal128(12, 4))
+    found = []
+    for symbol, type_ in itertools.product(("+", "-", "*", "/", "%", "div", "&"), numbers):
+        number = f"v.{name_of(type_, 'b')}"
+        # not the same two both ways round: Spark would compute a sum once for both
+        found.append((f"STRING {symbol} {type_name(type_)}", f"(v.{name_of(pa.string(), 'a')} {symbol} {number})"))
+        found.append((f"{type_name(type_)} {symbol} STRING", f"({number} {symbol} v.{name_of(pa.string(), 'c')})"))
+    return found
 
 
 def cast_cases() -> list[Case]:
@@ -80,9 +99,9 @@ def cast_cases() -> list[Case]:
         for source, target in itertools.product(entry.sources, entry.targets):
             if source == target:
                 continue
-            for copy in "ac":
-                text = f"CAST(v.{name_of(source, copy)} AS {type_name(target)})"
-                cases.append(Case(f"CAST({type_name(source)} AS {type_name(target)}) {copy}", text, translated(text)))
+            for word, copy in (("CAST", "a"), ("CAST", "c"), ("try_cast", "a"), ("try_cast", "c")):
+                text = f"{word}(v.{name_of(source, copy)} AS {type_name(target)})"
+                cases.append(Case(f"{word}({type_name(source)} AS {type_name(target)})", text, translated(text)))
     return cases
 
 

@@ -57,6 +57,7 @@ SELECT v.a AS a, v.b AS b FROM VALUES (1, 'x'), (2.5, NULL), (NULL, 'y') AS v(a,
 SELECT r.id AS id, row_number() OVER (PARTITION BY r.k ORDER BY r.id) AS n, sum(r.x) OVER (PARTITION BY r.k ORDER BY r.id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS t FROM r
 SELECT r.id AS id, rank() OVER (ORDER BY r.y) AS a, dense_rank() OVER (ORDER BY r.y DESC) AS b, lag(r.s, 1) OVER (ORDER BY r.id) AS p FROM r
 SELECT r.id AS id, sum(r.x) OVER w AS t FROM r WINDOW w AS (PARTITION BY r.b ORDER BY r.id)
+SELECT r.id AS id, sum(r.x) OVER w2 AS t FROM r WINDOW w1 AS (PARTITION BY r.b ORDER BY r.id), w2 AS w1
 SELECT q.id AS id FROM (SELECT r.id AS id, row_number() OVER (PARTITION BY r.k ORDER BY r.id DESC) AS n FROM r) AS q WHERE q.n = 1
 SELECT coalesce(r.x, r.y, 0) AS a, if(r.b, r.x, r.d) AS c, nvl(r.s, 'none') AS e, nullif(r.x, 2) AS f, r.id AS id FROM r
 SELECT CASE r.k WHEN 1 THEN 10 WHEN 2 THEN 20.5 ELSE NULL END AS a, r.id AS id FROM r
@@ -73,3 +74,7 @@ SELECT r.id AS id FROM r WHERE r.x <> 0 AND (r.s = 'a' OR 10 / r.x > 3)
 SELECT r.id AS id, r.tags AS tags, r.place AS place FROM r
 SELECT X'AB01' AS a, X'' AS b, cast(r.s AS BINARY) = X'61' AS c, X'00' < cast(r.s AS BINARY) AS d, r.id AS id FROM r
 SELECT CAST('NaN' AS DOUBLE) AS a, CAST('Infinity' AS FLOAT) AS b, r.y < CAST('-Infinity' AS DOUBLE) AS c, r.y = CAST('NaN' AS DOUBLE) AS d, r.id AS id FROM r
+SELECT r.b AS b, window(r.at, '5 hours').start AS f, window(r.at, '5 hours').end AS t, count(*) AS n, sum(r.x) AS x FROM r GROUP BY r.b, window(r.at, '5 hours')
+SELECT r.b AS b, window(r.at, '90 minutes', '90 minutes', '20 minutes') AS w, max(r.x) AS x FROM r GROUP BY r.b, window(r.at, '90 minutes', '90 minutes', '20 minutes')
+SELECT (q.w).start AS f, q.n AS n FROM (SELECT window(r.at - INTERVAL 30000 DAYS, 'interval 1 day 7 hours') AS w, count(*) AS n FROM r WHERE r.x > 0 GROUP BY r.b, window(r.at - INTERVAL 30000 DAYS, 'interval 1 day 7 hours')) AS q
+SELECT count(*) AS n FROM r GROUP BY r.b, window(r.at, '5 hours') HAVING (window).end > TIMESTAMP '2024-01-01 12:00:00' ORDER BY (window).start, n

@@ -8,8 +8,8 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields
-from datetime import UTC, datetime
+from dataclasses import MISSING, fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -76,6 +76,8 @@ STATEMENT_HEADINGS = {
     "CreateTable": "### CREATE TABLE",
     "DropTable": "### DROP TABLE",
     "InsertRows": "## INSERT",
+    "InsertTableValues": "## INSERT",
+    "InsertValues": "## INSERT",
     "UpdateRows": "### UPDATE",
     "DeleteRows": "### DELETE",
     "ShowTables": "### SHOW TABLES",
@@ -92,6 +94,8 @@ STATEMENT_HEADINGS = {
     "ExplainSelect": "## EXPLAIN",
     "ExplainQuery": "## EXPLAIN",
     "Subscribe": "### SUBSCRIBE",
+    "Backup": "## BACKUP TO",
+    "Verify": "## VERIFY",
     "CreateSource": "### CREATE SOURCE",
     "DropSource": "### DROP SOURCE",
     "ShowSources": "### SHOW SOURCES",
@@ -111,6 +115,9 @@ def test_every_statement_is_documented(statement: str) -> None:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     for field in fields(Settings):
+        if field.default is MISSING:
+            assert f"| `{field.name}` |  |" in PYTHON
+            continue
         default = field.default if isinstance(field.default, str) else f"{field.default:,}"
         assert f"| `{field.name}` | {default} |" in PYTHON
 
@@ -128,7 +135,7 @@ def test_every_call_of_the_interface_is_documented() -> None:
     for name in ("create_function", "drop_function", "functions", "create_table", "drop_table", "insert", "tables"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
-    for name in ("create_source", "drop_source", "start_sources"):
+    for name in ("create_source", "drop_source", "start_sources", "backup", "verify"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
     for name in inspect.signature(Database.create_function).parameters:
@@ -136,6 +143,11 @@ def test_every_call_of_the_interface_is_documented() -> None:
     for name in inspect.signature(ladle.connect).parameters:
         if name != "clock":  # for tests
             assert name in PYTHON
+
+
+def test_the_readme_says_when_an_answer_needs_spark() -> None:
+    assert f"more than {Settings().residual_rows_max // 1_000_000} million" in README
+    assert all(name in README for name in ("COUNT", "SUM", "AVG", "MIN", "MAX"))
 
 
 def test_links_of_the_documentation_lead_somewhere() -> None:
@@ -190,6 +202,27 @@ def test_the_subscription_of_the_documentation_does_what_it_says(
         assert names["again"].next(0.0).to_pylist() == [{"size": 11}]
 
 
+def test_the_answer_of_the_documentation_is_used_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = re.search(r"```python\n(.*?)```", PYTHON.partition("## An answer")[2], re.S)
+    assert example is not None
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (symbol STRING, size INT)")
+        db.push("trades", {"symbol": "IBM", "size": 700}, wait=True)
+        exec(compile(example[1], "example.py", "exec"), {"db": db})
+    assert capsys.readouterr().out == "IBM 700\n1 IBM [{'symbol': 'IBM', 'size': 700}]\n"
+
+
+def test_the_past_of_the_documentation_is_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = re.search(r"```python\n(.*?)```", PYTHON.partition("### The past")[2], re.S)
+    assert example is not None
+    with connect_inline(tmp_path / "warehouse") as db:
+        exec(example[1], {"db": db, "ladle": ladle})
+        said = re.search(r"# (there are answers from .*)", example[1])
+        assert said is not None
+        assert capsys.readouterr().out.strip() == said[1]
+        assert db.invoke("busy", now="2026-01-31 10:30:00").to_pylist() == [{"visits": 2}]
+
+
 def test_the_functions_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:
     section = PYTHON.partition("## Functions")[2]
     example = re.search(r"```python\n(.*?)```", section, re.S)
@@ -208,6 +241,21 @@ def test_the_functions_of_the_documentation_do_what_they_say(tmp_path: Path) -> 
         assert db.execute(created)[2].table.to_pylist() == [{"count(1)": 1}]
         zones = "SELECT zone(x, y) AS z FROM VALUES (1D, 2D), (10D, 1D), (NULL, 1D) AS t(x, y)"
         assert db.sql(zones).table.to_pylist() == [{"z": "inside"}, {"z": "outside"}, {"z": None}]
+
+
+def test_the_time_windows_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:
+    created = next(block for block in sql_blocks() if "CREATE QUERY per_minute" in block)
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE, size INT, at TIMESTAMP) TIMESTAMP BY at")
+        db.execute(created)
+        at = datetime(2026, 1, 30, 9, 30, 59, tzinfo=UTC)
+        for symbol, size, seconds in (("IBM", 60, 0), ("IBM", 70, 0), ("IBM", 100, 1), ("KO", 101, 61)):
+            row = {"symbol": symbol, "price": 1.5, "size": size, "at": at + timedelta(seconds=seconds)}
+            db.push("trades", [row], wait=True)
+        assert db.invoke("per_minute").to_pylist() == [
+            {"minute": datetime(2026, 1, 30, 9, 30, tzinfo=UTC), "symbol": "IBM", "shares": 130},
+            {"minute": datetime(2026, 1, 30, 9, 32, tzinfo=UTC), "symbol": "KO", "shares": 101},
+        ]
 
 
 def test_the_tables_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:

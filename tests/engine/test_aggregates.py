@@ -21,7 +21,7 @@ from tests.engine.rows import START, at, ticks, values
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.engine.reader import Reader
-from ladle.errors import EvaluationError
+from ladle.errors import EvaluationError, Gone
 from ladle.testing.one_row import at_one_row
 
 STREAM = "CREATE STREAM s (k STRING, n BIGINT, x DOUBLE, d DECIMAL(9, 2), at TIMESTAMP) TIMESTAMP BY at"
@@ -104,7 +104,12 @@ def check_all(db: Database) -> None:
     for name in at_one_row(("one1", "by2", "rows1", "rowsby2"), tuple(db.catalog.queries)):
         both(db, name)
         for seconds in at_one_row((251.5,), (100, 251.5, 600)):
-            both(db, name, at(seconds))
+            try:
+                both(db, name, at(seconds))
+            except Gone:
+                assert db.catalog.streams["s"].retain_us is not None
+                with pytest.raises(Gone):
+                    in_duckdb(db, name, at(seconds))
 
 
 def test_late_tuples_windows_and_groups(late: Database) -> None:

@@ -331,3 +331,18 @@ def test_a_reader_beside_a_writer_that_compacts_all_the_time(tmp_path: Path) -> 
                 assert len(even) <= 10
             assert values(reader.sql("SELECT count(*) FROM ticks")) == [60]
         assert writer.returncode == 0, writer.stderr.read() if writer.stderr else ""
+
+
+def test_a_listener_of_commits_can_leave(db: Database) -> None:
+    db.sql(TICKS)
+    heard: list[str] = []
+    first, second = (db.on_commit(lambda name=name: heard.append(name)) for name in ("first", "second"))
+    db.push("ticks", [{"n": 1, "at": at(1)}], wait=True)
+    assert heard == ["first", "second"]
+    first()
+    first()
+    db.push("ticks", [{"n": 2, "at": at(2)}], wait=True)
+    assert heard == ["first", "second", "second"]
+    second()
+    db.push("ticks", [{"n": 3, "at": at(3)}], wait=True)
+    assert heard == ["first", "second", "second"]

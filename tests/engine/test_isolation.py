@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from types import SimpleNamespace
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -15,6 +14,7 @@ from tests.waiting import wait_until
 from ladle.engine import Database
 from ladle.errors import EvaluationError, InvocationTimeout, LadleError
 from ladle.evaluate import duck
+from ladle.interrupt import in_main_thread
 
 RAISES = "SELECT n FROM ticks WHERE 10 / n > 3"
 SLOW_FACTOR = "length(md5(repeat(word, 3000))) > 0"
@@ -115,7 +115,7 @@ def test_an_expression_that_does_not_end(open_db: Open) -> None:
     assert len(db.invoke("fine")) == 12
     db.unregister("slow")
     db.maintain()
-    assert db._ingest.suspended == {}
+    assert not db._ingest.troubles
 
 
 @pytest.mark.not_at_one_row("its time limit is shorter than a Spark job")
@@ -150,23 +150,28 @@ def test_a_thread_that_meets_a_bug_goes_on(open_db: Open, monkeypatch: pytest.Mo
     wait_until(lambda: db.status().queries[0].coverage == 1.0, "the backfill does not go on")
 
 
-@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_limit_that_passes_as_the_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = threading.Event()
-    watchdogs: list[threading.Thread] = []
+    def late(work: Callable[[], pa.Table], cancel: Callable[[], None], **_: object) -> pa.Table:
+        """The wait was over just before the work is, and what comes next just after."""
+        found = work()
+        cancel()
+        return found
 
-    class Late(threading.Event):
-        """The wait is over just before the work is, and what comes next just after."""
+    monkeypatch.setattr(duck, "run_apart", late)
+    for _ in range(2):  # the statement after it has nothing of that
+        assert duck.run("SELECT 1 AS x", {}, seconds_max=1.0).to_pylist() == [{"x": 1}]
 
-        def wait(self, timeout: float | None = None) -> bool:
-            closed.wait()
-            return False
 
-    def thread(**given: object) -> threading.Thread:
-        watchdogs.append(threading.Thread(**given))  # type: ignore[arg-type]
-        return watchdogs[-1]
+def test_nothing_of_duckdb_runs_in_the_main_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it would look for Ctrl-C itself, and raise RuntimeError; also while its settings are made."""
+    open_one, opened_by = duck._open, []
 
-    monkeypatch.setattr(duck, "threading", SimpleNamespace(Event=Late, Thread=thread))
-    assert duck.run("SELECT 1 AS x", {}, seconds_max=1.0).to_pylist() == [{"x": 1}]
-    closed.set()
-    watchdogs[0].join()
+    def noted(limits: duck._Limits) -> duck._Opened:
+        opened_by.append(in_main_thread())
+        return open_one(limits)
+
+    monkeypatch.setattr(duck, "_open", noted)
+    one_of_its_own = (200 << 20) + 1  # no statement before it had this limit
+    assert in_main_thread()
+    assert duck.run("SELECT 1 AS x", {}, memory_bytes_max=one_of_its_own).to_pylist() == [{"x": 1}]
+    assert opened_by == [False]

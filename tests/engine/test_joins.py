@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from ladle.engine import Database
 from ladle.errors import LadleError, Unsupported
 from ladle.evaluate import functions
 from ladle.plan import Function
-from ladle.stem import joining, query_stem
+from ladle.stem import asking, joining, query_stem
 from ladle.stem.blocks import candidates
 
 R = "CREATE STREAM r (a INT, b INT, x INT, at TIMESTAMP) TIMESTAMP BY at"
@@ -127,8 +128,8 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> None:
         spent += len(arguments[0]) * 2e-3
         return call(function, arguments)
 
-    for module in (joining, query_stem):
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=now))
+    for module in (joining, query_stem, asking):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=now, monotonic=time.monotonic))
     monkeypatch.setattr(functions, "call", call_dearly)
 
 

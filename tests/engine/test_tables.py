@@ -153,8 +153,10 @@ def test_values_of_every_type(open_db: Open) -> None:
 
 def test_a_row_that_does_not_fit_is_an_error_of_the_whole_statement(filled: Database) -> None:
     before = rows(filled, "SELECT * FROM names")
+    with pytest.raises(TypeMismatch, match="3000000000 is no INT"):
+        filled.sql("INSERT INTO names VALUES (7, 'seven'), (3000000000, 'much')")
     for text in (
-        "INSERT INTO names VALUES (7, 'seven'), (3000000000, 'much')",
+        "INSERT INTO names VALUES (7, 'seven'), (3000000000 + 1, 'much')",
         "INSERT INTO names SELECT 1 / (n - 2), name FROM names",
         "UPDATE names SET n = n * 1000000000",
         "DELETE FROM names WHERE 1 / (n - 2) > 0",

@@ -266,6 +266,51 @@ def test_a_warehouse_that_may_not_be_read(closed: str) -> None:
             assert [stream.name for stream in db.streams()] == ["ticks"]
 
 
+# -- files that stay open --
+
+
+def in_use(path: Path) -> list[str]:
+    """The files under a directory that this process has open or mapped."""
+    open_files = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if os.path.lexists(entry)]
+    mapped = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    return [name for name in (*open_files, *mapped) if name.startswith(str(path))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what is open")
+def test_a_closed_database_has_no_file_open(tmp_path: Path) -> None:
+    """Though the one who closed it keeps it, and the answers."""
+    path = tmp_path / "warehouse"
+    db = connect_inline(path, settings={"maintenance_seconds": 3600.0})
+    for stream in ("a", "b"):
+        db.sql(f"CREATE STREAM {stream} (n INT, k INT, at TIMESTAMP) TIMESTAMP BY at")
+    for mode in ("none", "partial", "complete", "auto"):
+        db.register("SELECT n FROM a WHERE k > 0", name=mode, materialize=mode)
+    db.register("SELECT a.n FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k", name="pairs")
+    db.register("SELECT k, COUNT(*) AS c FROM a WHERE n > 2 GROUP BY k", name="counts")
+    rows = [{**row, "k": row["n"] % 3} for row in ticks(range(40))]
+    for stream in ("a", "b", "a", "b"):
+        db.push(stream, rows, wait=True)
+    db.backfill()
+    answers = [db.invoke(query.name) for query in db.queries()]
+    assert any(name.endswith(".results") for name in in_use(path)), "or nothing is shown here"
+    assert any(name.endswith(".pairs") for name in in_use(path))
+    db.close()
+    assert in_use(path) == []
+    assert all(answers)
+
+
+def test_results_are_mapped_and_not_held_open(tmp_path: Path) -> None:
+    """There may be thousands of them, and a process may have a thousand files open."""
+    with connect_inline(tmp_path / "warehouse", settings={"maintenance_seconds": 3600.0}) as db:
+        db.sql(TICKS)
+        db.register("SELECT n FROM ticks WHERE n > 1", name="q")
+        for second in range(20):
+            db.push("ticks", ticks([second]), wait=True)
+        assert len(db.invoke("q")) == 18
+        held = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if os.path.lexists(entry)]
+        assert not [name for name in held if "derived" in name]
+
+
 # -- a full disk --
 
 ON_A_SMALL_DISK = """
@@ -304,7 +349,8 @@ def refused(act):
 def numbers():
     return values(db.sql("SELECT n FROM ticks"))
 
-db = connect_inline(disk / "warehouse", settings={"grace_seconds": 0.0, "maintenance_seconds": 3600.0})
+settings = {"grace_seconds": 0.0, "maintenance_seconds": 3600.0, "retry_seconds_max": 1.0}
+db = connect_inline(disk / "warehouse", settings=settings)
 db.sql(TICKS)
 db.register("SELECT n FROM ticks WHERE n > 0", name="q")
 db.push("ticks", ticks([0, 1]), wait=True)
@@ -348,6 +394,32 @@ free(1000)
 db.maintain()
 assert db.status().problems == {}, db.status().problems
 assert len(db.catalog.streams["ticks"].files) < 20
+
+# A backfill whose results don't fit is not begun again and again: it pauses, says why, and goes on when there is room.
+jobs = []
+run_backfill = db._pipeline.run_backfill
+db._pipeline.run_backfill = lambda tasks: (jobs.append(len(tasks)), run_backfill(tasks))[1]
+many = {f"many{n}": f"SELECT n FROM ticks WHERE n > {n} AND n % 7 <> {n}" for n in range(300)}
+fill()
+free(40)
+db._store._log.close()
+db.register_many(many, materialize="partial")
+fill()
+wait_until(lambda: "backfill" in db.status().problems, "nobody says that the backfill pauses")
+assert "No space left" in db.status().problems["backfill"], db.status().problems
+assert "It is tried again in" in db.status().problems["backfill"]
+begun = len(jobs)
+for _ in range(50):
+    db._background._work.set()
+    wait_until(lambda: not db._background._work.is_set(), "the background sleeps")
+assert len(jobs) <= begun + 3, (begun, jobs)
+assert values(db.invoke("many3")) == [n for n in range(4, 20) if n % 7 != 3], "answers are right meanwhile"
+free(1000)
+wait_until(lambda: all(query.coverage == 1.0 for query in db.status().queries), "it does not go on by itself")
+wait_until(lambda: db.status().problems == {}, "the word on it stays")
+for name in many:
+    db.unregister(name)
+db.maintain()
 
 # Closing and opening on a full disk.
 fill()

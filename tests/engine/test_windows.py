@@ -18,7 +18,7 @@ from tests.engine.rows import START, TICKS, at, ticks, values
 
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
-from ladle.errors import TypeMismatch
+from ladle.errors import Gone, TypeMismatch
 from ladle.testing import connect_inline
 from ladle.testing.one_row import at_one_row
 
@@ -124,6 +124,26 @@ def test_the_ends_of_time(db: Database, now: datetime) -> None:
         assert "SLIDING" in db.explain(f"q{number}").upper()
 
 
+@pytest.mark.parametrize(
+    ("bounds", "count"),
+    [
+        ("BEGIN '0001-01-01' END NOW", 1),
+        ("BEGIN '0001-01-01 00:00:00+05:00' END NOW", 1),
+        ("BEGIN '0001-01-01' - INTERVAL 1 DAY END '2024-01-01' + INTERVAL 20000 YEARS", 1),
+        ("BEGIN '9999-12-31' + INTERVAL 5 DAYS", 0),
+        ("BEGIN '0001-01-01' - INTERVAL 9 DAYS END '0001-01-01' - INTERVAL 5 DAYS", 0),
+    ],
+)
+def test_constant_bounds_at_the_ends_of_time(db: Database, bounds: str, count: int) -> None:
+    db.sql(TICKS)
+    db.push("ticks", ticks([1]), wait=True)
+    db.register(f"SELECT n FROM ticks {bounds}", name="q")
+    answer = db.invoke("q")
+    assert len(answer) == count
+    assert str(answer.windows[0])
+    assert "moment there is" in db.explain("q") or "0001-01-01 00:00:00" in db.explain("q")
+
+
 def test_late_tuples_count_where_they_belong(ask: Ask) -> None:
     db = db_of(ask)
     sliding = "SELECT n FROM ticks WHERE n > 0 BEGIN NOW - INTERVAL 4 SECONDS END NOW"
@@ -172,9 +192,13 @@ def test_rows_are_the_last_arrivals_up_to_now(
         arrived = [n for batch in batches for n in batch]
         floor = -1_000 if retain is None else max(arrived) - retain
         limit = max(arrived) if now is None else now
-        expected = [n for n in arrived if floor < n <= limit][-rows:]
-        db.register(ROWS.format(rows=rows), name="q")
-        assert values(db.invoke("q", now=None if now is None else at(now))) == expected
+        seen = [n for n in arrived if floor < n <= limit]
+        query = db.register(ROWS.format(rows=rows), name="q")
+        if limit < max(arrived) and min(arrived) <= floor and len(seen) < rows:
+            with pytest.raises(Gone):
+                query.invoke(now=at(limit))
+        else:
+            assert values(query.invoke(now=None if now is None else at(now))) == seen[-rows:]
 
 
 def test_windows_on_arrival_time(open_db: Open, clock: ManualClock) -> None:
@@ -225,7 +249,12 @@ def test_retention_floors_every_window(ask: Ask) -> None:
         assert ask("SELECT n FROM ticks BEGIN NOW - INTERVAL 1 HOUR END NOW") == expected
         assert ask(ROWS.format(rows=100)) == expected
         assert ask(ROWS.format(rows=2)) == expected[-2:]
-        assert ask(everything, at(last - 100)) == expected
+        if last >= 5:
+            with pytest.raises(Gone, match="beyond its retention"):
+                ask(everything, at(last - 5))
+            assert ask(everything, at(last - 4)) == expected[:1]
+        else:
+            assert ask(everything, at(last - 100)) == []
         if last % 4 == 3:
             db.maintain()
     assert sum(file.rows for file in db.catalog.streams["ticks"].files) < 14

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,17 @@ from tests.remote.test_socket import START, TICKS, at, holder, ticks, values
 
 import ladle
 from ladle.config import Settings
-from ladle.errors import AlreadyExists, EvaluationError, InUse, LadleError, Position, TypeMismatch, UnknownName
+from ladle.errors import (
+    AlreadyExists,
+    EvaluationError,
+    Gone,
+    InUse,
+    LadleError,
+    Position,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
 from ladle.remote import RemoteDatabase, open_warehouse
 from ladle.server.run import Server
 from ladle.testing import connect_inline
@@ -46,11 +57,23 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             server.stop()
 
 
+def test_what_is_gone_is_told_on_every_way(db: Any) -> None:
+    db.sql("ALTER STREAM ticks SET RETAIN INTERVAL 5 SECONDS")
+    for second in range(10):
+        db.push("ticks", ticks(second), wait=True)
+    whole = db.register("SELECT n FROM ticks", name="whole")
+    assert values(whole.invoke(now=at(6))) == [5, 6]
+    with pytest.raises(Gone, match="beyond its retention") as caught:
+        whole.invoke(now=at(3))
+    assert caught.value.hint == f"there are answers from {at(4) + timedelta(microseconds=1)} on"
+
+
 def test_all_of_a_database(db: Any) -> None:
     assert db.push("ticks", ticks(1, 2), wait=True) == 1
     assert db.push("TICKS", pd.DataFrame(ticks(3))) is None
     assert db.push("ticks", pa.Table.from_pylist(ticks(4)), wait=True) in (2, 3)
     assert db.push("ticks", []) is None
+    assert db.push("ticks", ticks(5)[0], wait=True, key="five") is not None  # one dictionary is one row
     again = db.push("ticks", ticks(5), wait=True, key="five")
     assert db.push("ticks", ticks(5), wait=True, key="five") == again
     db.push("ticks", ticks(5), key="five")
@@ -60,6 +83,11 @@ def test_all_of_a_database(db: Any) -> None:
     assert db.register("SELECT 1 AS one", name="A", if_not_exists=True).sql == "SELECT n FROM ticks"
     assert [query.name for query in db.register_many({"B": "SELECT 1 AS m"}, replace=True)] == ["B"]
     db.register("SELECT max(n) AS m FROM ticks", name="b", materialize="none", replace=True)
+    unnamed = db.register("SELECT min(n) AS m FROM ticks", materialize="none")
+    assert (values(unnamed.invoke()), unnamed.materialize) == ([1], "none")
+    unnamed.unregister()
+    with pytest.raises(LadleError, match="without a name"):
+        db.register("SELECT 1 AS one", replace=True)
     with pytest.raises(AlreadyExists, match="There is a query 'a' already"):
         db.register("SELECT 1 AS one", name="a")
     assert values(q.invoke()) == [2, 3, 4, 5]
@@ -228,3 +256,14 @@ def test_sources_are_defined_and_dropped(db: Any) -> None:
     with pytest.raises(UnknownName, match="Source 'files' not found"):
         db.drop_source("files")
     assert db.status().sources == ()
+
+
+def test_a_remote_database_says_why_it_has_no_spark(db: Any) -> None:
+    if not isinstance(db, RemoteDatabase):
+        return
+    with pytest.raises(Unsupported, match="sources are run by") as told:
+        db.attach("ticks", None, source="files")  # type: ignore[arg-type]
+    assert "CREATE SOURCE files FOR ticks" in str(told.value)
+    assert "spark_format" in str(told.value)
+    with pytest.raises(Unsupported, match="no Spark session here"):
+        _ = db.spark

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from tests.server.conftest import TICKS, Serve, as_user, code_of
 
 import ladle
-from ladle.access import Role, User
+from ladle.access import LOCAL_USER, Role, User
 from ladle.engine import Database
 from ladle.errors import AlreadyExists, Denied, LadleError, UnknownName
 from ladle.testing import connect_inline
@@ -409,3 +411,72 @@ def test_a_writer_is_not_told_that_there_are_no_tokens(people: dict[str, httpx.C
     reply = people["alice"].post("/v1/sql", json={"sql": "GRANT SELECT ON QUERY mine TO bobb"})
     assert reply.status_code in (400, 404), reply.text
     assert "none" not in reply.text
+
+
+GETS = (
+    "/v1/status",
+    "/v1/pulse",
+    "/v1/history",
+    "/v1/me",
+    "/v1/streams",
+    "/v1/streams/ticks",
+    "/v1/tables",
+    "/v1/functions",
+    "/v1/queries?status=true",
+    "/v1/queries/q?status=true",
+    "/v1/queries/q/answer",
+    "/v1/queries/q/answer?now=2026-01-01T00:00:02",
+    "/v1/queries/q/changes?since=1",
+    "/v1/queries/nothing/answer",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+)
+STATEMENTS = (
+    "SHOW STREAMS",
+    "SHOW TABLES",
+    "SHOW QUERIES",
+    "SHOW SOURCES",
+    "SHOW FUNCTIONS",
+    "SHOW GRANTS",
+    "DESCRIBE ticks",
+    "DESCRIBE q",
+    "EXPLAIN QUERY q",
+    "EXPLAIN ANALYZE QUERY q",
+    "EXPLAIN SELECT n FROM ticks",
+    "SELECT n FROM ticks",
+    "SELECT * FROM ticks.quarantine",
+    "SELECT k FROM t",
+    "BACKUP TO '/somewhere'",
+)
+
+
+def test_nobody_but_admins_is_told_where_the_warehouse_is(serve: Serve, tmp_path: Path) -> None:
+    """Neither in good times nor when files are missing, can't be written, and housekeeping fails."""
+    db, url = serve(maintenance_seconds=3_600.0, retry_seconds_max=0.1)
+    db.execute(f"{TICKS}; CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
+    db.push("ticks", [{"n": 1, "at": "2026-01-01T00:00:01Z"}], wait=True)
+    db.register("SELECT n FROM ticks WHERE n > 0", name="q", materialize="none")
+    db.rights.grant("q", "public", by=LOCAL_USER)
+    reader, writer, root = (as_user(url, db.create_token(role, role)) for role in ("reader", "writer", "admin"))
+
+    def told() -> list[str]:
+        replies = [reader.get(path) for path in GETS]
+        replies += [reader.post("/v1/sql", json={"sql": text}) for text in STATEMENTS]
+        replies += [writer.post("/v1/streams/ticks/rows", content=ROWS, headers=NDJSON, params={"wait": "true"})]
+        replies += [writer.post("/v1/sql", json={"sql": "INSERT INTO t VALUES (2)"})]
+        return [f"{reply.status_code} {reply.url.path} {reply.text}" for reply in replies]
+
+    places = {str(tmp_path), os.path.realpath(tmp_path)}
+    assert not [text for text in told() if any(place in text for place in places)]
+    assert root.get("/v1/status").json()["status"]["path"] == str(tmp_path / "warehouse")
+    warehouse = tmp_path / "warehouse"
+    for part in ("streams/1/archive", "streams/1/inbox", "tables/3"):
+        shutil.rmtree(warehouse / part)
+        (warehouse / part).write_text("no directory any more")
+    db.maintain()
+    troubled = told()
+    assert any("Can't" in text for text in troubled)
+    assert any("warehouse/streams/1/archive" in text for text in troubled), "what it is about is told"
+    assert not [text for text in troubled if any(place in text for place in places)]
+    assert str(warehouse) in root.get("/v1/status").text, "admins are told"

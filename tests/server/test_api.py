@@ -21,8 +21,10 @@ from tests.waiting import wait_until
 
 import ladle
 from ladle.answer import Answer
+from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import Gone
+from ladle.server.connections import Connections
 from ladle.server.metrics import Metrics
 from ladle.server.pages import Pages
 from ladle.status import SourceStatus
@@ -75,7 +77,11 @@ def test_sources_that_fail_are_seen_by_those_who_watch(served: tuple[Database, s
 def test_of_two_sources_with_one_name_the_failing_one_is_counted(served: tuple[Database, str]) -> None:
     db, _ = served
     sources = tuple(SourceStatus("ticks", "files", state, None, 2, None) for state in ("failed", "running"))
-    text = Metrics(lambda: replace(db.pulse(), sources=sources), lambda: 0).text().decode()
+    text = (
+        Metrics(lambda: replace(db.pulse(), sources=sources), db.figures, lambda: 0, Connections(Settings()))
+        .text(str)
+        .decode()
+    )
     assert text.count("ladle_source_running{") == 1
     assert 'ladle_source_running{source="files",stream="ticks"} 0.0' in text
 
@@ -93,11 +99,23 @@ def test_a_query_from_registration_to_its_end(http: httpx.Client) -> None:
     assert (answer["epoch"], answer["next"], answer["rows_total"]) == (1, None, 1)
     assert http.get("/v1/queries/big/answer", params={"now": "2026-01-01 00:00:01"}).json()["rows"] == []
     assert code_of(http.get("/v1/queries/big/answer", params={"now": "noon"})) == (400, "type_mismatch")
+    assert http.post("/v1/sql", json={"sql": "ALTER STREAM ticks SET RETAIN INTERVAL 1 SECOND"}).is_success
+    assert code_of(http.get("/v1/queries/big/answer", params={"now": "2026-01-01 00:00:01"})) == (410, "gone")
     assert http.get("/v1/queries/big").json()["sql"] == body["sql"]
     assert "standing query big" in http.post("/v1/explain", json={"text": "big"}).json()["text"]
     assert [query["name"] for query in http.get("/v1/queries").json()["queries"]] == ["big"]
     assert http.delete("/v1/queries/big").status_code == 200
     assert code_of(http.get("/v1/queries/big/answer")) == (404, "unknown_name")
+
+
+def test_a_query_without_a_name_gets_one(http: httpx.Client) -> None:
+    push(http)
+    made = http.post("/v1/queries", json={"sql": "SELECT n FROM ticks WHERE n > 1"})
+    assert made.status_code == 201
+    name = made.json()["queries"][0]["name"]
+    assert http.get(f"/v1/queries/{name}/answer").json()["rows"] == [{"n": 2}]
+    for wrong in ({"sql": "SELECT 1 AS x", "replace": True}, {"name": "q"}, {"name": "q", "queries": {}}, {}):
+        assert http.post("/v1/queries", json=wrong).status_code == 400
 
 
 def test_answers_in_all_forms(http: httpx.Client) -> None:

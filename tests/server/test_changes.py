@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ from ladle.server.following import _PIECE_BYTES, _event
 from ladle.server.hub import Told
 from ladle.server.run import Server
 from ladle.server.serving import _token
+from ladle.testing import connect_inline
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -308,3 +310,13 @@ def test_a_server_that_stops_lets_its_subscribers_go(
         own.stop()
         assert next(heard, None) is None
     assert time.monotonic() - begun < 30, "it waits for them as long as it may"
+
+
+def test_a_server_that_stopped_no_longer_hears_of_commits(tmp_path: Path) -> None:
+    with connect_inline(tmp_path / "warehouse") as db:
+        before = len(db._store._listeners)
+        server = Server(db, Settings.load({"port": 0}))
+        server.start()
+        assert len(db._store._listeners) == before + 1
+        server.stop()
+        assert len(db._store._listeners) == before

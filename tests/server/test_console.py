@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from tests.server.conftest import TICKS, Serve, as_user
 
 from ladle.config import Settings
@@ -305,6 +305,43 @@ def test_nothing_is_wider_than_a_phone(site: tuple[Database, str], open_page: Op
         page.goto(url + view)
         expect(page.locator("svg, tbody tr, textarea, article").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], view
+
+
+def test_a_sign_while_something_loads(site: tuple[Database, str], open_page: Open) -> None:
+    _, url = site
+    page = open_page(url)
+    expect(page.get_by_role("article", name="Stream ticks")).to_be_visible()
+    sign = page.locator("#loading")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/tables", hold)
+    page.evaluate("location.hash = '#/tables'")
+    expect(sign).to_have_text("Loading …")
+    expect(page.locator("main")).to_have_attribute("aria-busy", "true")
+    for route in held:
+        route.continue_()
+    page.unroute("**/v1/tables")
+    expect(page.locator("table.tables tbody tr").filter(has_text="places")).to_be_visible()
+    expect(sign).to_have_text("")
+    expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+
+
+def test_a_phone_shows_reasons_of_the_quarantine_whole(serve: Serve, open_page: Open) -> None:
+    db, url = serve()
+    db.sql(TICKS)
+    db.push("ticks", [{"n": "a number that is none, in many words", "at": START}], wait=True)
+    reason = str(db.sql("SELECT reason FROM ticks.quarantine")[0]["reason"])
+    page = open_page(f"{url}/console/#/streams/ticks", viewport=PHONE)
+    told = page.locator(".quarantine td:nth-child(3)")
+    expect(told).to_have_text(reason)
+    assert page.locator(".quarantine .scroll").evaluate("box => box.scrollWidth <= box.clientWidth")
+    box = told.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= PHONE["width"]
 
 
 def test_light_and_dark(site: tuple[Database, str], open_page: Open) -> None:

@@ -6,6 +6,7 @@ import http.client
 import socket
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from tests.server.conftest import Serve
 from ladle.engine import Database
 from ladle.remote.http import ARROW
 from ladle.remote.wire import encode_table
-from ladle.server.run import _HeadWithBody
+from ladle.server.protocol import HeadWithBody
 
 
 class Wire:
@@ -51,9 +52,9 @@ class Wire:
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
 
-def connected() -> tuple[Wire, _HeadWithBody]:
+def connected() -> tuple[Wire, HeadWithBody]:
     wire = Wire()
-    return wire, _HeadWithBody(cast(Any, wire), cast(Any, wire))
+    return wire, HeadWithBody(cast(Any, wire), cast(Any, wire), cast(Any, SimpleNamespace(written=0)))
 
 
 def test_a_head_goes_with_its_body() -> None:

@@ -242,3 +242,41 @@ def test_workers_do_not_look_for_garbage_in_what_was_loaded_before(spark: SparkS
         return gc.get_freeze_count()
 
     assert min(spark.sparkContext.parallelize([1], 1).map(frozen).collect()) > 10_000
+
+
+def test_windows_that_overlap_and_sessions(db: ladle.Database) -> None:
+    db.sql(PACKETS)
+    tuples = packets(300)
+    db.push("PTb", tuples, wait=True)
+    naive = tuples.set_column(4, "timestamp", tuples["timestamp"].cast(pa.timestamp("us")))
+    with duckdb.connect() as oracle:
+        oracle.register("PTb", naive)
+        hops = oracle.sql("""
+            SELECT b - h.range * INTERVAL '2 minutes' AS f, f + INTERVAL '5 minutes' AS t, count(*), sum(length)::BIGINT
+            FROM (SELECT *, time_bucket(INTERVAL '2 minutes', "timestamp", TIMESTAMP '1970-01-01 00:01:00') AS b
+                  FROM PTb) CROSS JOIN range(3) h WHERE "timestamp" < f + INTERVAL '5 minutes' GROUP BY f""").fetchall()
+        sessions = oracle.sql("""
+            SELECT saddr, min("timestamp"), max("timestamp") + INTERVAL '1 minute', count(*) FROM (
+              SELECT *, sum(new) OVER (PARTITION BY saddr ORDER BY "timestamp", id) AS session FROM (
+                SELECT *, CASE WHEN "timestamp" >= lag("timestamp") OVER (PARTITION BY saddr ORDER BY "timestamp", id)
+                                    + INTERVAL '1 minute' THEN 1 ELSE 0 END AS new FROM PTb))
+            GROUP BY saddr, session""").fetchall()
+    hopping = db.sql("""SELECT window.start, window.end, count(*), sum(length) FROM PTb
+                        GROUP BY window(timestamp, '5 minutes', '2 minutes', '1 minute') ORDER BY window""").table
+    assert hopping["start"].to_pylist() == sorted(hopping["start"].to_pylist())
+    assert rows(_naive(hopping)) == sorted(hops, key=repr)
+    paused = db.sql("""SELECT saddr, session_window.start, session_window.end, count(*) FROM PTb
+                       GROUP BY session_window(timestamp, '1 minute'), saddr""").table
+    assert rows(_naive(paused)) == sorted(sessions, key=repr)
+    last = db.sql("""SELECT max(window_time(window)) AS t FROM (
+                     SELECT window, count(*) AS n FROM PTb GROUP BY window(timestamp, '5 minutes'))""").table
+    latest = tuples["timestamp"][-1].as_py()
+    start = START + (latest - START) // timedelta(minutes=5) * timedelta(minutes=5)
+    assert last["t"].to_pylist() == [start + timedelta(minutes=5) - timedelta(microseconds=1)]
+
+
+def _naive(table: pa.Table) -> pa.Table:
+    for number, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(number, field.name, table.column(number).cast(pa.timestamp("us")))
+    return table

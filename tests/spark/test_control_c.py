@@ -11,11 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.cli.test_shell import Terminal
 from tests.interrupts import heeding_interrupts
 from tests.spark.programs import ENDLESS, end, in_session, kill_all, start
 from tests.waiting import wait_until
+
+from ladle.testing import connect_inline
 
 pytestmark = pytest.mark.spark
 
@@ -111,6 +114,39 @@ while True:
     assert said == "pushing\n", err
     assert process.returncode in ENDED, err
     assert err.count("Traceback") == 1, err
+
+
+def test_who_leaves_the_shell_while_work_goes_on_hears_nothing_of_it(tmp_path: Path) -> None:
+    """The backfill that is under way is ended, and not told as a failure; also when Ctrl-C hurries the leaving."""
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM s (n BIGINT)")
+        for _ in range(2):
+            db.push("s", pa.table({"n": list(range(400_000))}), wait=True)
+    argv = [sys.executable, "-m", "ladle.cli", "sql", "-w", str(tmp_path / "warehouse")]
+    for hurried in (False, True):
+        with heeding_interrupts():
+            shell = Terminal(argv, {"XDG_STATE_HOME": str(tmp_path)})
+        try:
+            shell.wait_for("ladle>")
+            shell.type("INSERT INTO s VALUES (1);\r")
+            shell.wait_for("1 row inserted", 200)
+            name = f"q{int(hurried)}"
+            shell.type(f"CREATE QUERY {name} AS SELECT n FROM s WHERE length(md5(repeat(n, 900))) < {30 + hurried};\r")
+            shell.wait_for(f"{name} stands")
+            time.sleep(1)
+            begin = time.monotonic()
+            shell.type("exit\r")
+            if hurried:
+                time.sleep(0.2)
+                shell.process.send_signal(signal.SIGINT)
+            with pytest.raises(AssertionError, match="the shell ended"):
+                shell.wait_for("job failed")
+            assert shell.close() in (0, 130)
+            assert time.monotonic() - begin < 20
+            assert "background" not in shell.seen
+            assert "Traceback" not in shell.seen
+        finally:
+            kill_all(shell.process.pid)
 
 
 def test_control_c_in_the_shell_gives_the_prompt_back(tmp_path: Path) -> None:

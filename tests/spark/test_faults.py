@@ -87,6 +87,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def without_our_python(directory: Path) -> dict[str, str]:
+    """An environment like that of another machine: its `python3` is not ours, and no path leads to the package."""
+    python = directory / "bin" / "python3"
+    python.parent.mkdir(exist_ok=True)
+    python.write_text("#!/bin/sh\necho this is another Python >&2\nexit 1\n")
+    python.chmod(0o755)
+    others = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    return others | {"PATH": f"{python.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """A standalone Spark master and two workers, as processes of their own."""
@@ -94,9 +104,8 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
     home = Path(pyspark.__file__).parent
     port = free_port()
-    environment = os.environ | {
+    environment = without_our_python(tmp_path) | {
         "SPARK_HOME": str(home),
-        "PYSPARK_PYTHON": sys.executable,
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "JAVA_TOOL_OPTIONS": os.environ["SPARK_SUBMIT_OPTS"],  # for executors too
@@ -161,17 +170,89 @@ with ladle.connect(sys.argv[1], master=sys.argv[2], settings={"invoke_seconds_ma
 
 
 def test_a_standalone_cluster(tmp_path: Path, cluster: str) -> None:
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "warehouse"), cluster],
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     expected = sum(n % 2 == 0 and n % 3 == 0 for n in range(3000))
     assert done.stdout.split() == [str(expected), "1.0", cluster, str(expected + 1)]
+    # And from the command line: what Spark writes down of itself says where it ran.
+    events = tmp_path / "events"
+    events.mkdir()
+    conf = ("spark.eventLog.enabled=true", f"spark.eventLog.dir={events.as_uri()}", "spark.eventLog.compress=false")
+    command = [sys.executable, "-m", "ladle.cli", "sql", "-w", str(tmp_path / "warehouse"), "--master", cluster]
+    command += [f"--spark-conf={each}" for each in conf]
+    command += [
+        "--format",
+        "csv",
+        "-c",
+        "INSERT INTO s VALUES (0, 'b'); SELECT count(*) AS c, soundex('Rupert') AS d FROM s",
+    ]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=environment)
+    assert told.returncode == 0, told.stderr
+    assert '3002,"R163"' in told.stdout
+    written = "".join(path.read_text(errors="replace") for path in events.rglob("*") if path.is_file())
+    assert f'"spark.master":"{cluster}"' in written
+    assert "SparkListenerExecutorAdded" in written
+
+
+GIVEN = """
+import os, sys
+sys.path.insert(0, sys.argv[3])
+import ladle
+from ladle.errors import PipelineError
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master(sys.argv[2]).config("spark.ui.enabled", "false").getOrCreate()
+def push(path):
+    with ladle.connect(path, spark=spark) as db:
+        db.sql("CREATE STREAM IF NOT EXISTS s (n INT)")
+        db.register("SELECT n FROM s WHERE n % 2 = 0 AND n > 3", name="even", if_not_exists=True)
+        db.push("s", [{"n": n} for n in range(10)], wait=True)
+        db.backfill()
+        return [row["n"] for row in db.invoke("even")]
+if not sys.argv[2].startswith("local"):
+    os.environ["PYSPARK_PYTHON"] = spark.sparkContext.pythonExec = "/nowhere/python3"
+    try:
+        push(sys.argv[1] + ".unread")
+    except PipelineError as error:
+        print(error)
+    del os.environ["PYSPARK_PYTHON"]
+    spark.sparkContext.pythonExec = "python3"
+print(push(sys.argv[1]))
+push(sys.argv[1] + ".other")  # one session may serve several databases
+spark.stop()
+"""
+
+
+def run_in_a_given_session(tmp_path: Path, master: str) -> str:
+    source = str(Path(ladle.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", GIVEN, str(tmp_path / "warehouse"), master, source],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env=without_our_python(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_local_session_that_is_given_needs_no_words_on_python(tmp_path: Path) -> None:
+    assert run_in_a_given_session(tmp_path, "local[2]") == "[4, 6, 8]\n"
+
+
+def test_a_session_that_is_given_on_a_cluster_finds_the_package(tmp_path: Path, cluster: str) -> None:
+    *told, answer = run_in_a_given_session(tmp_path, cluster).splitlines()
+    assert answer == "[4, 6, 8]"
+    assert "no Python that can run Ladle's tasks. /nowhere/python3: " in told[0]
+    assert f"Python {sys.version_info.major}.{sys.version_info.minor} with the libraries" in told[-1]
 
 
 def test_without_java_the_rows_are_safe_and_the_message_says_what_to_do(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.sql.names import RESERVED, Catalog
 
 from ladle.errors import SqlError
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema, TableSchema
-from ladle.sql import bind, is_complete, parse, parse_one, split_script
+from ladle.sql import bind, is_unfinished, parse, parse_one, split_script
 from ladle.sql.statements import (
     AddColumn,
     CreateQuery,
@@ -174,7 +174,7 @@ def test_select_and_explain_carry_the_plan() -> None:
 
 
 def test_insert_casts_to_the_types_of_the_stream() -> None:
-    statement = one("INSERT INTO TRADES (size, symbol) VALUES (1, 'a'), (2, NULL)")
+    statement = one("INSERT INTO TRADES (size, symbol) VALUES (1, upper('a')), (2, NULL)")
     assert isinstance(statement, Insert)
     assert (statement.stream, statement.columns) == ("trades", ("size", "symbol"))
     schema = pa.schema([pa.field("size", pa.int32()), pa.field("symbol", pa.string())])
@@ -191,7 +191,7 @@ def test_insert_without_columns_means_all_of_them() -> None:
 
 
 def test_what_changes_a_table_is_a_select_over_it() -> None:
-    inserted = one("INSERT INTO companies (listed, symbol) VALUES ('2024-01-31', 'IBM')")
+    inserted = one("INSERT INTO companies (listed, symbol) VALUES ('2024-01-31', upper('IBM'))")
     assert isinstance(inserted, InsertRows)
     assert inserted.table == "Companies"
     assert inserted.plan.tables == ()
@@ -228,14 +228,19 @@ def test_parse_gives_every_statement() -> None:
 
 @pytest.mark.parametrize("text", ["SELECT 1;", "SELECT ';';", "SELECT 1; -- done", ";", "SELECT\n1\n;\n"])
 def test_complete(text: str) -> None:
-    assert is_complete(text)
+    assert not is_unfinished(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "SELECT 1", "SELECT ';", "SELECT 1 /* ;", "SELECT `a;", "SELECT 1; SELECT", "--;"]
+    "text", ["SELECT 1", "SELECT ';", "SELECT 1 /* ;", "SELECT `a;", "SELECT 1; SELECT", "SELECT 1 --;", "(VALUES (1)"]
 )
 def test_incomplete(text: str) -> None:
-    assert not is_complete(text)
+    assert is_unfinished(text)
+
+
+@pytest.mark.parametrize("text", ["", "--;", "selekt 1", "SELECT 1; nonsense"])
+def test_what_is_no_statement_is_not_waited_for(text: str) -> None:
+    assert not is_unfinished(text)
 
 
 def test_importing_the_package_loads_no_parser() -> None:

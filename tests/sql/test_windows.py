@@ -41,6 +41,7 @@ def moment(*fields: int) -> int:
         ("BEGIN NOW END NOW + INTERVAL 1.5 SECONDS", (2024, 3, 31, 12), (2024, 3, 31, 12, 0, 1, 500000), None),
         ("BEGIN '2024-01-01' END NOW", (2024, 1, 1), (2024, 3, 31, 12), WindowKind.LANDMARK),
         ("BEGIN '2024-1-1 9:30:00' END NOW", (2024, 1, 1, 9, 30), (2024, 3, 31, 12), WindowKind.LANDMARK),
+        ("BEGIN '0001-01-01' END NOW", (1, 1, 1), (2024, 3, 31, 12), WindowKind.LANDMARK),
         ("BEGIN TIMESTAMP '2024-01-01T10:00:00+02:00'", (2024, 1, 1, 8), (2024, 3, 31, 12), WindowKind.LANDMARK),
         ("BEGIN '2024-01-01 10:00:00 Europe/Paris'", (2024, 1, 1, 9), (2024, 3, 31, 12), WindowKind.LANDMARK),
         (

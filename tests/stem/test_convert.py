@@ -57,6 +57,8 @@ def test_what_fits_is_converted(source: pa.Array, target: pa.DataType, expected:
         (pa.array([float("nan"), 1.0]), pa.decimal128(10, 2), [0]),
         (pa.array(["yesterday", "2024-01-01"]), TIMESTAMP, [0]),
         (pa.array([Decimal("1.255"), Decimal("1.250")]), pa.decimal128(10, 2), [0]),
+        (pa.array([1 << 62, 1], pa.timestamp("s")), TIMESTAMP, [0]),
+        (pa.array([1, (1 << 31) - 1, -(1 << 31)], pa.date32()), TIMESTAMP, [1, 2]),
     ],
 )
 def test_misfits_become_null_with_a_reason(source: pa.Array, target: pa.DataType, bad: list[int]) -> None:

@@ -94,3 +94,33 @@ def test_each_value_is_a_tuple_or_a_rejection(values: list[Any]) -> None:
 def test_whole_inputs_that_cannot_fit_are_refused(given: pa.Schema, message: str) -> None:
     with pytest.raises(TypeMismatch, match=message):
         check_columns(given, EVENTS, "s")
+
+
+def not_text(type_: pa.DataType) -> pa.Array:
+    """What a source may call a string: the second one is none."""
+    values = pa.array([b"good", b"b\xffd", None], pa.binary())
+    return pa.Array.from_buffers(pa.string(), 3, values.buffers()).cast(type_, safe=False)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_bytes_that_are_no_text_are_rejected_and_shown(nested: bool) -> None:
+    texts = not_text(pa.string())
+    column = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts) if nested else texts
+    schema = StreamSchema((Column("s", column.type), Column("at", TIMESTAMP)), timestamp="at")
+    batch = pa.table({"s": column, "at": pa.array([1, 2, 3], TIMESTAMP)})
+    good, bad = Intake(schema, Bounds(None, None), 0).split(batch)
+    assert good.column("s").to_pylist() == ([["good"], [None]] if nested else ["good", None])
+    assert bad.reasons == ["s: bytes that are not UTF-8"]
+    assert "b\\\\xffd" in bad.rows[0]
+
+
+@pytest.mark.parametrize("type_", [pa.string_view(), pa.dictionary(pa.int8(), pa.string_view())])
+def test_rows_with_views_are_rejected_one_by_one(type_: pa.DataType) -> None:
+    """Arrow can't take rows of views out of a column."""
+    values = pa.array(["1", "x", "3"], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), values) if pa.types.is_dictionary(type_) else values
+    schema = StreamSchema((Column("n", pa.int64()), Column("at", TIMESTAMP)), timestamp="at")
+    batch = pa.table({"n": column, "at": pa.array([1, 2, 3], TIMESTAMP)})
+    good, bad = Intake(schema, Bounds(None, None), 0).split(batch)
+    assert good.column("n").to_pylist() == [1, 3]
+    assert bad.reasons == ["n: 'x' is not a BIGINT"]

@@ -96,7 +96,7 @@ def probe(stem: QueryStem, segments: list[pa.Table], directory: Path, router: Ro
     writer = ResultsWriter(directory, "data.parquet", stem.blocks)
     router = router or Router()
     for segment in segments:
-        assert stem.probe(segment, writer, router, slow=set()) == {}
+        assert stem.probe(segment, writer, router) == {}
     path = writer.finish()
     assert path is not None
     return Results(path)
@@ -360,7 +360,7 @@ def test_a_factor_that_raises_leaves_only_its_own_blocks_uncovered(tmp_path: Pat
     good = Factor("good", "false", ("x",), Ranges.of("x", [(0, 10)]))
     stem = QueryStem([index_page({1: Block("s", (good,)), 2: Block("s", (good, bad)), 3: Block("s", (bad,))})])
     writer = ResultsWriter(tmp_path, "data.parquet", stem.blocks)
-    failures = stem.probe(pa.table({"x": [1, 50]}), writer, Router(), slow=set())
+    failures = stem.probe(pa.table({"x": [1, 50]}), writer, Router())
     assert set(failures) == {2, 3}
     path = writer.finish()
     assert path is not None

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from ladle.plan import Block, Factor
 from ladle.stem.coverage import Coverage
 from ladle.stem.query_stem import index_page, load_stem, save_page
-from ladle.stem.results import Results, ResultsWriter, file_names
+from ladle.stem.results import DamagedResults, Results, ResultsWriter, file_names
+from ladle.stem.tiles import TILE
 
 Matches = dict[int, set[int] | None]
 
@@ -203,3 +204,31 @@ def test_more_results_than_offsets_can_tell_are_done_without(tmp_path: Path, mon
         put(writer, 100, {1: set(range(50))})
     assert writer.finish() is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_are_damaged_are_uncovered(tmp_path: Path) -> None:
+    """A block whose own rows are whole is read, whatever became of another's."""
+    writer = writer_for(tmp_path, "data.parquet", [1, 2])
+    for _ in range(40):
+        put(writer, TILE, {1: set(range(0, TILE, 3)), 2: set(range(0, TILE, 5))})
+    path = writer.finish()
+    assert path is not None
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + bytes([whole[100] ^ 4]) + whole[101:])
+    results = Results(path)
+    found = [block for block in (1, 2) if _whole(results, block)]
+    assert found != [1, 2]
+    with pytest.raises(DamagedResults):
+        results.check()
+    coverage = Coverage(tmp_path)
+    coverage.refresh()
+    damaged = next(block for block in (1, 2) if block not in found)
+    assert coverage.find("data.parquet", damaged) is None
+    assert not path.exists(), "the backfill makes it anew"
+
+
+def _whole(results: Results, block: int) -> bool:
+    try:
+        return results.has(block)
+    except DamagedResults:
+        return False

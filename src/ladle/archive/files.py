@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import logging
 import os
 import secrets
 from pathlib import Path
@@ -20,6 +21,10 @@ from ladle.errors import DiskFull, WarehouseError
 _PROCESS = secrets.token_hex(4)
 _numbers = itertools.count()
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_PRIVATE = 0o600
+_PRIVATE_DIRECTORY = 0o700
+
+logger = logging.getLogger(__name__)
 
 
 class MissingFile(WarehouseError):
@@ -29,10 +34,13 @@ class MissingFile(WarehouseError):
 
 
 def write_durably(path: Path, data: bytes | memoryview, *, fsync: bool = True) -> None:
-    """Write `path` so that after a crash it is there wholly or not at all; on failure nothing is left."""
+    """Write `path` so that after a crash it is there wholly or not at all; on failure nothing is left.
+
+    Only the owner may read it.
+    """
     temporary = temporary_path(path)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
         try:
             rest = memoryview(data).cast("B")
             while rest:
@@ -46,6 +54,17 @@ def write_durably(path: Path, data: bytes | memoryview, *, fsync: bool = True) -
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise storage_error(error, path, "write") from error
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only its owner may look into; one that is there is made so, where the file system can."""
+    directory.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    if directory.stat().st_mode & 0o777 == _PRIVATE_DIRECTORY:
+        return
+    try:
+        directory.chmod(_PRIVATE_DIRECTORY)
+    except OSError as error:
+        logger.warning("others may read '%s': %s", directory, error.strerror)
 
 
 def publish(temporary: Path, path: Path, *, fsync: bool = True) -> None:

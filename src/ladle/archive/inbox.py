@@ -4,7 +4,8 @@ Each push is one Arrow stream in a file named by a sequence number that is never
 number with the epoch that took the rows in, and only then is the file discarded; so a push is neither lost
 nor doubled by a kill at any moment, however long it waited. A client that did not hear whether its push was
 received sends it again with the same *key*, which is in the file's name and goes into the commit: it counts once. A
-digest of what was sent may be part of that, and then the key is refused with anything else.
+digest of what was sent may be part of that, and then the key is refused with anything else. The name also has the
+file's checksum. A file that is not what was written is set aside in `damaged/`, and the others go on.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import threading
+import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from ladle.archive.files import is_abandoned, storage_error, write_durably
-from ladle.errors import InboxFull, KeyReused, WarehouseError
+from ladle.archive.files import is_abandoned, make_private, storage_error, write_durably
+from ladle.errors import DamagedFile, InboxFull, KeyReused
+from ladle.foreign import NotArrow, read_stream
 
 _FILE = b"ARROW1"
-_NAME = re.compile(r"(\d{20})-(\d+)(?:-([0-9a-f]{32}(?:-[0-9a-f]{16})?))?\.arrow")
+_NAME = re.compile(r"(\d{20})-(\d+)(?:-([0-9a-f]{32}(?:-[0-9a-f]{16})?))?(?:\.([0-9a-f]{8}))?\.arrow")
+_DAMAGED = "damaged"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Pushed:
     bytes: int
     key: str | None = None
     """What its sender knows it by, as `stored_key` writes it."""
+    checksum: int | None = None
+    """None: it was received by a version that kept none."""
 
 
 def stored_key(key: str, body: bytes | None = None) -> str:
@@ -60,7 +67,7 @@ class Inbox:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_private(directory)
             for name in os.listdir(directory):
                 if is_abandoned(name):
                     (directory / name).unlink(missing_ok=True)
@@ -94,6 +101,7 @@ class Inbox:
         as it was stored then. A push leaves the inbox after its commit, so one that does not wait is asked about last.
         """
         data = _encode(table) if sent is None else sent
+        checksum = zlib.crc32(data)
         # The number is taken and the file is made durable under one lock: a later number never gets ahead.
         with self._lock:
             if key is not None:
@@ -112,15 +120,25 @@ class Inbox:
                 )
             self._last += 1
             suffix = "" if key is None else f"-{key}"
-            path = self._directory / f"{self._last:020d}-{table.num_rows}{suffix}.arrow"
+            path = self._directory / f"{self._last:020d}-{table.num_rows}{suffix}.{checksum:08x}.arrow"
             write_durably(path, data)
-            self._waiting[self._last] = Pushed(self._last, path, table.num_rows, len(data), key)
+            self._waiting[self._last] = Pushed(self._last, path, table.num_rows, len(data), key, checksum)
             return self._last, False
 
     def pending(self, after: int) -> list[Pushed]:
         """The pushes that wait with a number above `after`, in order."""
         with self._lock:
             return [pushed for seq, pushed in self._waiting.items() if seq > after]
+
+    def set_aside(self, name: str) -> None:
+        """Keep a copy of a damaged file for people to look at; call it before the commit that discards the file."""
+        aside = self._directory / _DAMAGED
+        try:
+            make_private(aside)
+            if not (aside / name).exists():
+                shutil.copyfile(self._directory / name, aside / name)
+        except OSError as error:
+            raise storage_error(error, aside / name, "write") from error
 
     def discard(self, upto: int) -> None:
         """Delete the pushes up to this number; call it after their commit."""
@@ -143,19 +161,59 @@ def _refuse_other(known: str, key: str) -> None:
 
 
 def read_pushed(path: Path) -> pa.Table:
+    """The rows of a pushed file. Raises DamagedFile if it is not what was written."""
+    pushed = _of_name(path)
+    checksum = None if pushed is None else pushed.checksum
     try:
-        with pa.OSFile(str(path)) as source:
-            # What waits may have been received by a version that wrote Arrow's files.
-            is_file = source.read(len(_FILE)) == _FILE
-            source.seek(0)
-            return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source).read_all()
+        data = path.read_bytes()
     except OSError as error:
         raise storage_error(error, path, "read") from error
-    except pa.ArrowInvalid as error:
-        raise WarehouseError(
-            f"The pushed file '{path}' is broken: {error}.",
-            hint="restore it from a backup, or move it away and push its rows again",
-        ) from error
+    if checksum is not None:
+        if zlib.crc32(data) != checksum:
+            raise _damaged(path, "its checksum does not match")
+        # What was written was looked through before.
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            return reader.read_all()
+    try:
+        table = _read_file(data) if data.startswith(_FILE) else read_stream(pa.py_buffer(data))
+    except (NotArrow, pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _damaged(path, str(error)) from error
+    if pushed is not None and len(table) != pushed.rows:
+        raise _damaged(path, f"it has {len(table):,} rows, and should have {pushed.rows:,}")
+    return table
+
+
+def _read_file(data: bytes) -> pa.Table:
+    """What waits may have been received by a version that wrote Arrow's files."""
+    reader = pa.ipc.open_file(pa.py_buffer(data))
+    batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def _damaged(path: Path, why: str) -> DamagedFile:
+    return DamagedFile(
+        f"The pushed file '{path.name}' is broken: {why}.",
+        hint="restore it from a backup of the warehouse, or push its rows again",
+    )
+
+
+def _of_name(path: Path) -> Pushed | None:
+    """What a file's name says of it, but for its size; None if it is no push."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    checksum = None if match[4] is None else int(match[4], 16)
+    return Pushed(int(match[1]), path, int(match[2]), 0, match[3], checksum)
+
+
+def damaged_pushes(directory: Path) -> list[Path]:
+    """The files of an inbox that were set aside."""
+    try:
+        return list((directory / _DAMAGED).iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def list_pushed(directory: Path) -> list[Pushed]:
@@ -164,10 +222,9 @@ def list_pushed(directory: Path) -> list[Pushed]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                match = _NAME.fullmatch(entry.name)
-                if match:
-                    seq, rows = int(match[1]), int(match[2])
-                    found.append(Pushed(seq, Path(entry.path), rows, entry.stat().st_size, match[3]))
+                pushed = _of_name(Path(entry.path))
+                if pushed is not None:
+                    found.append(replace(pushed, bytes=entry.stat().st_size))
     except FileNotFoundError:
         # No inbox yet, or a push was taken in by the writing process while this one looked.
         return found

@@ -61,7 +61,7 @@ class Leases:
         path = self._directory / f"{os.getpid()}-{secrets.token_hex(4)}"
         temporary = temporary_path(path)
         try:
-            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as error:
             logger.debug("reading without a lease: %s", error)
             return None

@@ -359,7 +359,32 @@ class Log:
         return self.directory / f"{seq:020d}.json"
 
     def _checkpoint_path(self, seq: int) -> Path:
-        return self.directory / f"checkpoint-{seq:020d}.json"
+        return self.directory / _checkpoint_name(seq)
+
+
+def log_files(directory: Path) -> list[Path]:
+    """The files of a log, as they are now."""
+    names = sorted(os.listdir(directory)) if directory.exists() else []
+    return [directory / name for name in names if _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)]
+
+
+def verify_log_file(path: Path) -> None:
+    """Raises CorruptLog if a file of a log is not what was written."""
+    log, entry = Log(path.parent), _ENTRY.fullmatch(path.name)
+    if entry is None:
+        log._read_checkpoint(int(path.stem.partition("-")[2]))
+        return
+    for _ in log._records(int(entry[1]), 0):
+        pass
+
+
+def checkpoint_file(seq: int, state: dict[str, Any]) -> tuple[str, Iterator[bytes]]:
+    """A log that has the whole state after an entry and nothing else: the name of its one file, and the bytes."""
+    return _checkpoint_name(seq), _encode(seq, "state", state)
+
+
+def _checkpoint_name(seq: int) -> str:
+    return f"checkpoint-{seq:020d}.json"
 
 
 def _spans(files: list[int]) -> list[tuple[int, int | None]]:

@@ -9,6 +9,9 @@ tables/<id>/             a table's rows, each version a file
 leases/                  what readers in other processes hold on to
 derived/                 may be deleted at any moment
 boot                     the run of the machine in which derived/ was begun
+
+A directory that is made for it is its owner's alone (0700), and so is in any case all but the archives: who wants other
+users' tools to read those as Delta tables opens the way to them (`chmod 711`), and to nothing else.
 """
 
 from __future__ import annotations
@@ -19,16 +22,19 @@ import json
 import os
 import shutil
 import time
+import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from ladle.archive.files import fsync_directory, is_temporary, storage_error, write_durably
+from ladle.archive.files import fsync_directory, is_temporary, make_private, storage_error, write_durably
+from ladle.archive.folder import local_folder
 from ladle.errors import WarehouseBusy, WarehouseError
 
 FORMAT_VERSION = 1
 
-_FORMAT = "FORMAT"
+FORMAT = "FORMAT"
 _LOCK = "lock"
 _BOOT = "boot"
 # What a new warehouse may already contain: a creation that was cut short, or the root of a fresh disk.
@@ -69,7 +75,7 @@ class Warehouse:
     @staticmethod
     def open(path: str | Path, *, writable: bool) -> Warehouse:
         """For writing: create what is missing and take the lock. For reading: change nothing."""
-        root = Path(path).expanduser().absolute()
+        root = local_folder(path).absolute()
         try:
             is_file = root.exists() and not root.is_dir()
         except OSError as error:
@@ -86,6 +92,10 @@ class Warehouse:
         if stream_id not in self._stream_paths:
             self._stream_paths[stream_id] = self._paths_of(stream_id)
         return self._stream_paths[stream_id]
+
+    def data(self, stream_id: int, *, quarantine: bool) -> Path:
+        """Where the data files of a stream are, or of a quarantine, whose id is the next after its stream's."""
+        return self.stream(stream_id - 1).quarantine if quarantine else self.stream(stream_id).archive
 
     def table(self, table_id: int) -> Path:
         """Where the versions of a table are."""
@@ -137,7 +147,7 @@ def _open_for_reading(root: Path) -> Warehouse:
 
 def _open_for_writing(root: Path) -> Warehouse:
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise storage_error(error, root, "create") from error
     if not _has_format(root):
@@ -146,11 +156,10 @@ def _open_for_writing(root: Path) -> Warehouse:
     try:
         if not _has_format(root):
             body = {"format": FORMAT_VERSION, "created": datetime.now(UTC).isoformat(timespec="seconds")}
-            write_durably(root / _FORMAT, json.dumps(body).encode() + b"\n")
+            write_durably(root / FORMAT, json.dumps({**body, "checksum": _checksum(body)}).encode() + b"\n")
             fsync_directory(root.parent)
         warehouse = Warehouse(root, lock=lock)
-        for directory in (warehouse.log, warehouse.streams, warehouse.tables, warehouse.derived, warehouse.leases):
-            directory.mkdir(exist_ok=True)
+        _keep_private(warehouse)
         if not warehouse.trusts_derived:
             _begin_derived(warehouse)
         fsync_directory(root)
@@ -161,6 +170,16 @@ def _open_for_writing(root: Path) -> Warehouse:
         os.close(lock)
         raise
     return warehouse
+
+
+def _keep_private(warehouse: Warehouse) -> None:
+    """Make what is missing, and take from others what an older version let them read."""
+    for directory in (warehouse.log, warehouse.tables, warehouse.derived, warehouse.leases):
+        make_private(directory)
+    warehouse.streams.mkdir(exist_ok=True)
+    for part in ("inbox", "quarantine", "sources"):
+        for directory in warehouse.streams.glob(f"*/{part}"):
+            make_private(directory)
 
 
 def boot_id() -> str:
@@ -183,10 +202,12 @@ def _begin_derived(warehouse: Warehouse) -> None:
 
 def _has_format(root: Path) -> bool:
     """Whether this is a warehouse we can open; raises when it is one that we can't."""
-    path = root / _FORMAT
+    path = root / FORMAT
     try:
         body = json.loads(path.read_bytes())
         version = int(body["format"])
+        if body.pop("checksum", None) not in (None, _checksum(body)):
+            raise ValueError("its checksum does not match")
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
@@ -202,6 +223,15 @@ def _has_format(root: Path) -> bool:
             hint="open it with a newer Ladle",
         )
     return True
+
+
+def _checksum(body: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+
+
+def verify_format(root: Path) -> bool:
+    """Whether the file that says which format a warehouse has is protected by a checksum; raises if it is damaged."""
+    return _has_format(root) and "checksum" in json.loads((root / FORMAT).read_bytes())
 
 
 def _refuse_foreign(root: Path) -> None:
@@ -220,7 +250,7 @@ def _refuse_foreign(root: Path) -> None:
 def _take_lock(root: Path) -> int:
     path = root / _LOCK
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise storage_error(error, path, "write") from error
     try:

@@ -188,7 +188,7 @@ class Shared:
 
     def run(self, market: Market) -> list[Pairs]:
         writer = ResultsWriter(self._scratch, "stocks.parquet", self._stem.blocks)
-        self._stem.probe(market.stocks, writer, Router(), slow=set())
+        self._stem.probe(market.stocks, writer, Router())
         path = writer.finish()
         assert path is not None
         sides = [DataStem.of(table, "ts", [_SYMBOL]) for table in (market.stocks, market.articles)]

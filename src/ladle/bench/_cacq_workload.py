@@ -128,7 +128,7 @@ class Eddy:
         writer = ResultsWriter(scratch, "cacq.parquet", self.stem.blocks)
         began = time.perf_counter()
         for segment in segments:
-            self.stem.probe(segment, writer, router, slow=set())
+            self.stem.probe(segment, writer, router)
         path = writer.finish()
         seconds = time.perf_counter() - began
         assert path is not None

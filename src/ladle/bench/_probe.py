@@ -50,7 +50,7 @@ class Probe:
         writer = ResultsWriter(scratch, "shared.parquet", self._stem.blocks)
         began = time.perf_counter()
         for segment in self._segments:
-            self._stem.probe(segment, writer, self._router, slow=set())
+            self._stem.probe(segment, writer, self._router)
         path = writer.finish()
         seconds = time.perf_counter() - began
         assert path is not None

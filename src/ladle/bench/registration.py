@@ -40,6 +40,7 @@ def run(quick: bool) -> dict[str, float]:
             figures |= _one_more(db, [selective_query(rng) for _ in range(20 if quick else 100)])
             figures |= _epochs(db, rng, 3 if quick else 10)
             figures |= _one_more(db, [selective_query(rng) for _ in range(20)], "_beside_backfill")
+            figures |= _inserting(db, 3 if quick else 20)
             figures |= _named("status_s", db.status)
             figures |= _named("close_s", db.close)
         opened: list[Database] = []
@@ -103,6 +104,18 @@ def _epochs(db: Database, rng: np.random.Generator, count: int) -> dict[str, flo
         db.register(selective_query(rng), name=f"between_{number}")
         changed.append(_task_seconds(db, ingest))
     return {"epoch_task_cpu_s": median(same), "epoch_task_after_register_cpu_s": median(changed)}
+
+
+def _inserting(db: Database, count: int) -> dict[str, float]:
+    """What a row of `INSERT ... VALUES` takes of the processor: read, cast and pushed, in statements of 1,000."""
+    db.sql("CREATE STREAM inserted (symbol STRING, price DOUBLE, size INT, at TIMESTAMP) TIMESTAMP BY at")
+    rows = ", ".join(f"('S{n}', {n}.5, {n}, TIMESTAMP '2023-11-14 12:00:00')" for n in range(1_000))
+    taken = []
+    for _ in range(count):
+        with _timed() as took:
+            db.sql(f"INSERT INTO inserted VALUES {rows}")
+        taken.append(took["own_cpu"] / 1_000)
+    return {"insert_row_cpu_s": median(taken)}
 
 
 def _task_seconds(db: Database, ingest: Ingest) -> float:

@@ -27,6 +27,7 @@ from ladle.catalog.entries import (
     set_table,
     unregister,
 )
+from ladle.catalog.now import now_of_clocks
 from ladle.catalog.queries import Factors, QueryState
 from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.sources import SourceState, source_of_key
@@ -67,6 +68,7 @@ __all__ = [
     "drop_token",
     "epoch",
     "grant",
+    "now_of_clocks",
     "register",
     "replace_files",
     "revoke",

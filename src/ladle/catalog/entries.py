@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ladle.access import Token
+from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import token_to_json
 from ladle.catalog.queries import Writing
@@ -47,9 +48,10 @@ def create_table(name: str, schema: TableSchema) -> dict[str, Any]:
     return {"kind": "create_table", "name": name, "schema": schema.to_json()}
 
 
-def set_table(table: str, file: str | None, rows: int, size: int) -> dict[str, Any]:
+def set_table(table: str, file: str | None, rows: int, size: int, checks: Checks | None) -> dict[str, Any]:
     """A table's next version: all its rows are in this file."""
-    return {"kind": "set_table", "table": table, "file": file, "rows": rows, "bytes": size}
+    told = None if checks is None else checks.to_json()
+    return {"kind": "set_table", "table": table, "file": file, "rows": rows, "bytes": size, "checks": told}
 
 
 def drop_table(table: str, queries: Iterable[str] = ()) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ladle.access import User
+from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import Access, token_from_json
+from ladle.catalog.now import activated, now_of_clocks
 from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
 from ladle.catalog.sources import SourceState
 from ladle.catalog.standing import Changing, Queries, block_key
@@ -92,6 +94,24 @@ class Catalog:
         if stream is None or not dot:
             return stream
         return stream.quarantine if part == "quarantine" else None
+
+    def all_streams(self) -> Iterator[StreamState]:
+        """The streams and their quarantines."""
+        for stream in self.streams.values():
+            yield stream
+            if stream.quarantine is not None:
+                yield stream.quarantine
+
+    def now_us(self, streams: Iterable[str], wall_us: int) -> int | None:
+        """NOW of a query over these streams; None while it is undefined: none of those with a time of their own is
+        active.
+
+        Where all are stamped on arrival it is the wall clock, or the last stamp if the wall clock was set back.
+        """
+        found = [stream for name in streams if (stream := self.stream(name)) is not None]
+        if not any(stream.event_time for stream in found):
+            return max([wall_us, *(stream.clock_us for stream in found if stream.clock_us is not None)])
+        return now_of_clocks((stream, stream.clock_us) for stream in found)
 
     def table(self, name: str) -> TableState | None:
         return self.tables.get(name.lower())
@@ -273,7 +293,7 @@ def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     table = catalog.tables[entry["table"].lower()]
     version = {"file": entry["file"], "rows": entry["rows"], "bytes": entry["bytes"], "version": table.version + 1}
-    return catalog._with_table(replace(table, **version))
+    return catalog._with_table(replace(table, **version, checks=Checks.from_json(entry.get("checks"))))
 
 
 def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -374,10 +394,10 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         for part in ("files", "quarantine")
     )
     stream = replace(
-        stream.appended(files),
+        activated(catalog.all_streams(), stream.appended(files), number),
         epochs=stream.epochs + 1,
         batches={**stream.batches, entry["source"]: entry["batch"]},
-        quarantine=stream.quarantine.appended(quarantined),
+        quarantine=activated(catalog.all_streams(), stream.quarantine.appended(quarantined), number),
     ).with_keys(entry.get("keys", ()), number)
     return replace(catalog, epoch=number)._with_stream(stream)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,25 @@ class Segments:
 
 
 @dataclass(frozen=True)
+class Activation:
+    """The epoch of a stream's first tuple, and the clocks, by id, of the streams that were ahead of it then.
+
+    Epoch 0 stands for one that was before this was kept.
+    """
+
+    epoch: int = 0
+    ahead: Mapping[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> list[Any]:
+        return [self.epoch, [list(clock) for clock in self.ahead.items()]]
+
+    @staticmethod
+    def from_json(value: list[Any]) -> Activation:
+        epoch, ahead = value
+        return Activation(epoch, dict(ahead))
+
+
+@dataclass(frozen=True)
 class StreamState:
     """A stream as of one log entry. The quarantine of a stream has the same form."""
 
@@ -80,8 +99,12 @@ class StreamState:
     quarantine: StreamState | None = None
     forgotten: int = 0
     """The last epoch of which retention removed a file."""
+    lost_us: int | None = None
+    """The latest tuple that retention removed."""
     keys: Mapping[str, int] = field(default_factory=dict)
     """The epochs of the pushes that came with keys, the last ones, oldest first."""
+    activation: Activation | None = None
+    """When its first tuple came, if it has a time of its own and any tuple."""
 
     @property
     def event_time(self) -> bool:
@@ -106,6 +129,16 @@ class StreamState:
             return None
         return self.clock(wall_us) - self.retain_us
 
+    def gone_us(self, wall_us: int) -> int | None:
+        """The latest tuple that is beyond retention, removed or not; None when every tuple that ever came is seen.
+
+        Of a segment with tuples on both sides of the floor it is the floor.
+        """
+        floor_us = self.floor_us(wall_us)
+        hidden = () if floor_us is None else self.segments.ts_max_us[self.segments.ts_min_us <= floor_us]
+        latest_us = None if floor_us is None or not len(hidden) else min(int(max(hidden)), floor_us)
+        return max((us for us in (self.lost_us, latest_us) if us is not None), default=None)
+
     def appended(self, files: tuple[DataFile, ...]) -> StreamState:
         if not files:
             return self
@@ -117,6 +150,9 @@ class StreamState:
             clock_us=latest_us if self.clock_us is None else max(self.clock_us, latest_us),
             rows=self.rows + sum(file.rows for file in files),
         )
+
+    def with_activation(self, activation: Activation) -> StreamState:
+        return replace(self, activation=activation)
 
     def with_keys(self, keys: Iterable[str], epoch: int) -> StreamState:
         """Pushes with these keys were taken in."""
@@ -130,9 +166,17 @@ class StreamState:
         first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
         kept = [file for file in self.files[first:] if file.name not in removed]
         files = [*self.files[:first], *(added if first < len(self.files) else ()), *kept]
-        forgotten = max((file.epoch_last for file in self.files if not added and file.name in removed), default=0)
-        forgotten = max(self.forgotten, forgotten)
-        return replace(self, files=tuple(files), segments=Segments.of(files), forgotten=forgotten)
+        changed = replace(self, files=tuple(files), segments=Segments.of(files))
+        lost = [] if added else [file for file in self.files if file.name in removed]
+        return changed._without(lost) if lost else changed
+
+    def _without(self, lost: Sequence[DataFile]) -> StreamState:
+        latest_us = max(file.ts_max_us for file in lost)
+        return replace(
+            self,
+            forgotten=max(self.forgotten, *(file.epoch_last for file in lost)),
+            lost_us=latest_us if self.lost_us is None else max(self.lost_us, latest_us),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -148,17 +192,33 @@ class StreamState:
             "batches": dict(self.batches),
             "quarantine": None if self.quarantine is None else self.quarantine.to_json(),
             "forgotten": self.forgotten,
+            "lost_us": self.lost_us,
             "keys": dict(self.keys),
+            "activation": None if self.activation is None else self.activation.to_json(),
         }
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> StreamState:
         files = tuple(DataFile.from_json(file) for file in value["files"])
-        quarantine = value["quarantine"]
+        quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
+        activation = value.get("activation")
+        if activation is None and value["clock_us"] is not None and schema.timestamp is not None:
+            # The checkpoint was written before activations were kept.
+            activation = Activation().to_json()
         return StreamState(
-            **{**value, "files": files, "schema": StreamSchema.from_json(value["schema"])}
+            **{**value, "files": files, "schema": schema}
             | {
                 "segments": Segments.of(files),
                 "quarantine": None if quarantine is None else StreamState.from_json(quarantine),
+                "activation": None if activation is None else Activation.from_json(activation),
+                "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
             }
         )
+
+
+def _lost_us(value: dict[str, Any], files: tuple[DataFile, ...]) -> int | None:
+    """The latest tuple that retention may have removed from a stream, by a checkpoint that does not say."""
+    if not value["forgotten"]:
+        return None
+    known: int = value["clock_us"]
+    return min((file.ts_min_us - 1 for file in files), default=known)

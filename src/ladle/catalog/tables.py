@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ladle.archive.checks import Checks
 from ladle.schema import TableSchema
 
 
@@ -22,11 +23,15 @@ class TableState:
     rows: int = 0
     bytes: int = 0
     """The size of that file."""
+    checks: Checks | None = None
+    """Its checksums; None: it was written by a version that kept none."""
 
     def to_json(self) -> list[Any]:
-        return [self.id, self.name, self.schema.to_json(), self.version, self.file, self.rows, self.bytes]
+        checks = [] if self.checks is None else [self.checks.to_json()]
+        return [self.id, self.name, self.schema.to_json(), self.version, self.file, self.rows, self.bytes, *checks]
 
     @staticmethod
     def from_json(value: list[Any]) -> TableState:
-        number, name, schema, *rest = value
-        return TableState(number, name, TableSchema.from_json(schema), *rest)
+        number, name, schema, version, file, rows, size, *checks = value
+        known = Checks.from_json(checks[0] if checks else None)
+        return TableState(number, name, TableSchema.from_json(schema), version, file, rows, size, known)

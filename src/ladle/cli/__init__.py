@@ -1,4 +1,5 @@
-"""The command line: `ladle demo, serve, sql, push, register, invoke, queries, explain, status, top, bench`.
+"""The command line: `ladle demo, serve, sql, push, register, invoke, queries, explain, status, top, backup,
+restore, verify, bench`.
 
 Each group of commands is a module with `add(commands)`, which declares arguments and nothing else: whatever
 is heavy is imported by the command that runs. Exit codes: 0 done, 1 an error of the user's (one message, no
@@ -12,17 +13,30 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ladle.cli import ask, bench, demo, feed, serve, top, watch
+from ladle.cli import ask, backup, bench, demo, feed, serve, top, watch
 from ladle.cli.terminal import show_error
 from ladle.errors import LadleError
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments. `register NAME --replace SELECT` too, of which argparse takes NAME for the SELECT, because a name
+    may be left out.
+    """
+    whole = parser()
+    args, rest = whole.parse_known_args(argv)
+    if feed.is_register(args) and args.name is None and len(rest) == 1 and not rest[0].startswith("-"):
+        args.name, args.sql = args.sql, rest.pop()
+    if rest:
+        whole.error(f"unrecognized arguments: {' '.join(rest)}")
+    return args
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     try:
-        args = parser().parse_args(argv)
+        args = _parsed(argv)
         code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -49,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action=_Version, help="print the version and end")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (demo, serve, ask, feed, watch, top, bench):
+    for group in (demo, serve, ask, feed, watch, top, backup, bench):
         group.add(commands)
     return root
 

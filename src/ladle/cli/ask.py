@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ladle.cli.output import add_format, write_answer
-from ladle.cli.place import add_place, opened, opening_text, typed
+from ladle.cli.place import add_place, add_spark, opened, opening_text, typed
 from ladle.cli.terminal import Commands, about, command, patience
 from ladle.errors import LadleError, Position
 
@@ -51,6 +51,7 @@ def _add_sql(commands: Commands) -> None:
         """,
     )
     add_place(sql)
+    add_spark(sql)
     given = sql.add_mutually_exclusive_group()
     given.add_argument("-c", "--command", metavar="TEXT", help="statements to run")
     given.add_argument("-f", "--file", metavar="FILE", help="a file with statements")
@@ -72,6 +73,7 @@ def _add_invoke(commands: Commands) -> None:
         """,
     )
     add_place(invoke)
+    add_spark(invoke)
     invoke.add_argument("name", metavar="NAME", help="the query's name")
     invoke.add_argument(
         "--now",
@@ -96,6 +98,7 @@ def _add_explain(commands: Commands) -> None:
         """,
     )
     add_place(explain)
+    add_spark(explain)
     explain.add_argument("--analyze", action="store_true", help="also invoke it, and say what that took")
     explain.add_argument("query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from ladle.cli.place import add_spark, spark_settings
 from ladle.cli.terminal import Commands, command
 
 
@@ -15,7 +16,7 @@ def add(commands: Commands) -> None:
         _demo,
         help="live streams and standing queries, in a view of this terminal",
         description="""
-            Start four live streams (trades, quotes, sensors, connections) through a local Spark, register
+            Start four live streams (trades, quotes, sensors, connections) through Spark, register
             standing queries of each window kind, and show rates, epochs, coverage and answers as they change.
             The streams are generated, or replayed from real files when LADLE_DATA names a folder with them.
             Ends DEMO_SECONDS after the first rows are shown, or with Ctrl-C.
@@ -28,6 +29,7 @@ def add(commands: Commands) -> None:
         """,
     )
     demo.add_argument("-w", "--warehouse", metavar="PATH", help="where to keep it; a new or empty folder")
+    add_spark(demo)
     demo.add_argument(
         "--seconds",
         type=float,
@@ -49,6 +51,7 @@ def _demo(args: argparse.Namespace) -> int:
         generated=args.generated,
         plain=args.plain,
         picture_file=args.picture,
+        settings=spark_settings(args),
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ladle.cli.place import add_place, opened, opening_text, typed
+from ladle.cli.place import add_place, add_spark, opened, opening_text, typed
 from ladle.cli.terminal import Commands, about, command, patience
 from ladle.errors import AlreadyExists, LadleError, UnknownName, unknown
 
@@ -43,6 +43,7 @@ def _add_push(commands: Commands) -> None:
         """,
     )
     add_place(push)
+    add_spark(push)
     push.add_argument("stream", metavar="STREAM", help="the stream's name")
     push.add_argument("files", nargs="+", metavar="FILE", help="files to read, - for standard input")
     push.add_argument("--format", choices=("csv", "json", "parquet"), help="by default told by the file's name")
@@ -67,12 +68,14 @@ def _add_register(commands: Commands) -> None:
         """,
         examples="""
             ladle register dear "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 HOUR END NOW"
+            ladle register "SELECT symbol FROM trades WHERE size > 500"      # it is given a name
             ladle register total "SELECT count(*) AS n FROM trades" --materialize complete
             ladle register total "SELECT sum(size) AS n FROM trades" --replace
         """,
     )
     add_place(register)
-    register.add_argument("name", metavar="NAME", help="a name for the query")
+    add_spark(register)
+    register.add_argument("name", nargs="?", metavar="NAME", help="a name for the query; without it one is made")
     register.add_argument("sql", metavar="SELECT", help="the query")
     register.add_argument(
         "--materialize",
@@ -82,6 +85,10 @@ def _add_register(commands: Commands) -> None:
     taken = register.add_mutually_exclusive_group()
     taken.add_argument("--if-not-exists", action="store_true", help="keep a query that has the name already")
     taken.add_argument("--replace", action="store_true", help="put this one in its place")
+
+
+def is_register(args: argparse.Namespace) -> bool:
+    return args.run is _register
 
 
 def _push(args: argparse.Namespace) -> int:
@@ -191,7 +198,7 @@ def _stands(db: Any, name: str) -> bool:
 def _register(args: argparse.Namespace) -> int:
     how = {} if args.materialize is None else {"materialize": args.materialize}
     with patience(opening_text(args)), opened(args) as db, about(args.sql):
-        stood = _stands(db, args.name)
+        stood = args.name is not None and _stands(db, args.name)
         try:
             query = db.register(args.sql, name=args.name, if_not_exists=args.if_not_exists, replace=args.replace, **how)
         except AlreadyExists as error:

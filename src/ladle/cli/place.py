@@ -36,6 +36,37 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(refuse=parser.error)
 
 
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that may start Spark."""
+    parser.add_argument(
+        "--master",
+        metavar="URL",
+        help="where Spark runs, like spark://HOST:PORT (default: $LADLE_SPARK_MASTER, else on this machine)",
+    )
+    parser.add_argument(
+        "--spark-conf",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a setting of Spark's; may be given several times (default: $LADLE_SPARK_CONF)",
+    )
+    parser.set_defaults(refuse=parser.error)
+
+
+def spark_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What was typed of where Spark runs and how, as settings."""
+    given: dict[str, Any] = {}
+    if getattr(args, "master", None) is not None:
+        given["spark_master"] = args.master
+    conf = [text.partition("=") for text in getattr(args, "spark_conf", ())]
+    for name, equals, _ in conf:
+        if not equals:
+            args.refuse(f"argument --spark-conf: '{name}' is not NAME=VALUE")
+    if conf:
+        given["spark_conf"] = {name: value for name, _, value in conf}
+    return given
+
+
 def warehouse_of(args: argparse.Namespace) -> str:
     return args.warehouse if args.warehouse is not None else _default_warehouse()
 
@@ -110,6 +141,8 @@ def opened(args: argparse.Namespace, *, read_only: bool = False, create: bool = 
     `create`.
     """
     server = server_of(args)
+    if server is not None and spark_settings(args):
+        args.refuse("argument --master, --spark-conf: a server has its own Spark")
     with _served(server) if server is not None else _opened_warehouse(args, read_only, create) as db:
         yield db
 
@@ -123,17 +156,27 @@ def _served(server: Server) -> Any:
 
 def _opened_warehouse(args: argparse.Namespace, read_only: bool, create: bool) -> Any:
     from ladle import remote
+    from ladle.archive.folder import local_folder
+    from ladle.errors import WarehouseBusy
 
-    path = Path(warehouse_of(args)).expanduser()
+    path = local_folder(warehouse_of(args))
+    spark = spark_settings(args)
     db = _through_writer(path) if read_only else None
-    if db is not None:
-        return db
-    if not create:
-        _require_warehouse(path, args)
-    return remote.open_warehouse(path, read_only=read_only)
+    if db is None:
+        if not create:
+            require_warehouse(path, args)
+        db = remote.open_warehouse(path, read_only=read_only, settings=spark)
+    if spark and isinstance(db, remote.RemoteDatabase):
+        db.close()
+        raise WarehouseBusy(
+            "Another process has the warehouse open, and answers with a Spark of its own.",
+            hint="leave out --master and --spark-conf, or give them to that process",
+        )
+    return db
 
 
-def _require_warehouse(path: Path, args: argparse.Namespace) -> None:
+def require_warehouse(path: Path, args: argparse.Namespace) -> None:
+    """Raise, and say how one is made, if there is no warehouse."""
     from ladle.archive.warehouse import Warehouse
     from ladle.errors import WarehouseError
 

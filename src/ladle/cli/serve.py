@@ -10,7 +10,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from ladle.cli.place import add_warehouse, typed, warehouse_of
+from ladle.cli.place import add_spark, add_warehouse, spark_settings, typed, warehouse_of
 from ladle.cli.terminal import Commands, command, patience
 from ladle.errors import Closed, LadleError
 
@@ -31,10 +31,12 @@ def add(commands: Commands) -> None:
         examples="""
             ladle serve
             ladle serve -w /srv/ladle --host 0.0.0.0 --port 8642 --config /etc/ladle.toml
+            ladle serve --master spark://10.0.0.5:7077 --spark-conf spark.executor.memory=4g
             ladle serve --set tls_certificate=cert.pem --set anonymous=nobody
         """,
     )
     add_warehouse(serve)
+    add_spark(serve)
     serve.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1)")
     serve.add_argument("--port", metavar="N", help="and at which port (default 8642; 0: one that is free)")
     serve.add_argument("--config", metavar="FILE", help="settings in a TOML file")
@@ -94,6 +96,10 @@ def settings_of(args: argparse.Namespace) -> Any:
         if not equals:
             raise LadleError(f"'{text}' is not a setting.", hint="--set NAME=VALUE")
         given[name] = parse_setting(name, value, "--set " + name)
+    spark = spark_settings(args)
+    if "spark_conf" in given and "spark_conf" in spark:
+        spark["spark_conf"] = given["spark_conf"] | spark["spark_conf"]
+    given |= spark
     if args.host is not None:
         given["host"] = args.host
     if args.port is not None:

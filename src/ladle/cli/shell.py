@@ -1,6 +1,6 @@
 """The interactive shell of `ladle sql`: history, completion, highlighting, statements over several lines.
 
-A statement ends with a semicolon. Commands of the shell itself begin with a backslash.
+A statement ends with a semicolon. Commands of the shell itself begin with a backslash; help, clear and exit need none.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
+from prompt_toolkit.shortcuts import clear
 from prompt_toolkit.styles import Style, merge_styles
 from prompt_toolkit.styles.pygments import style_from_pygments_cls
 from pygments.lexer import inherit, words
@@ -55,17 +56,20 @@ TYPES = (
 _BEFORE_RELATION = frozenset({"FROM", "INTO", "UPDATE", "DESCRIBE"})
 """Words after which only the name of a stream, table or query can stand."""
 
+_WORDS = frozenset({"help", "clear"})
+_LEAVING = frozenset({"quit", "exit", "\\q"})
+
 _QUERIES_OFFERED_MAX = 2_000
 """With more of them their names are not offered: they are asked for before each prompt, maybe from a server."""
 
-HELP = r"""A statement ends with a semicolon and may span lines.
+HELP = r"""A statement ends with a semicolon and may span lines; Ctrl-C stops one that runs.
+  help          this help (also \?)     clear     an empty screen
   \streams      the streams             \d NAME   columns of a stream, table or query
-  \tables       the tables
-  \queries      the standing queries    \?        this help
-  \status       rates, sources, epochs  \q        leave (also Ctrl-D)
+  \tables       the tables              \status   rates, sources, epochs
+  \queries      the standing queries    exit      leave (also quit, \q, Ctrl-D)
 Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE TABLE, DROP TABLE,
 SHOW TABLES, CREATE QUERY, DROP QUERY, SHOW QUERIES, CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, SELECT,
-INSERT INTO, UPDATE, DELETE, EXPLAIN, SUBSCRIBE.  Example:
+INSERT INTO, UPDATE, DELETE, EXPLAIN, SUBSCRIBE, BACKUP TO, VERIFY.  Example:
   SELECT symbol, max(price) FROM trades GROUP BY symbol BEGIN NOW - INTERVAL 1 MINUTE END NOW;"""
 
 
@@ -116,7 +120,8 @@ def run_shell(args: argparse.Namespace) -> int:
     try:
         Shell(db, form=args.format, rows_max=args.rows).run(title)
     finally:
-        opening.__exit__(None, None, None)
+        with patience("closing"):
+            opening.__exit__(None, None, None)
     return 0
 
 
@@ -124,8 +129,10 @@ def _title(args: argparse.Namespace) -> str:
     server = server_of(args)
     if server is not None:
         return server.url
-    path = warehouse_of(args)
-    return f"'{path}'" + ("" if Path(path).exists() else ", a new warehouse")
+    from ladle.archive.folder import local_folder
+
+    path = local_folder(warehouse_of(args))
+    return f"'{path}'" + ("" if path.exists() else ", a new warehouse")
 
 
 class Shell:
@@ -143,17 +150,19 @@ class Shell:
             "\\d": self._describe,
             "\\status": lambda _: self._status(),
             "\\?": lambda _: _say(HELP),
+            "help": lambda _: _say(HELP),
+            "clear": lambda _: clear(),
         }
 
     def run(self, title: str) -> None:
-        _say(f"Ladle SQL on {title}. A statement ends with ';'. Help: \\?  Leave: \\q")
+        _say(f"Ladle SQL on {title}. A statement ends with ';'. Help: help  Leave: exit")
         session = self._session()
         while True:
             # Ctrl-C may come at any step, and again while the first is heeded: none of them ends the shell.
             try:
                 self._refresh_names()
                 text = session.prompt("ladle> ").strip()
-                if text in ("\\q", "quit", "exit", "quit;", "exit;"):
+                if _word(text) in _LEAVING:
                     return
                 self.handle(text)
             except KeyboardInterrupt:
@@ -164,11 +173,11 @@ class Shell:
     def handle(self, text: str) -> None:
         """Run one input; errors and Ctrl-C end that input, not the shell."""
         try:
-            if text.startswith("\\"):
-                name, _, rest = text.rstrip(";").partition(" ")
-                known = self._commands.get(name)
+            if text.startswith("\\") or _word(text) in _WORDS:
+                name, _, rest = text.rstrip("; ").partition(" ")
+                known = self._commands.get(name if text.startswith("\\") else name.lower())
                 if known is None:
-                    _say(f"There is no command {name}. Help: \\?")
+                    _say(f"There is no command {name}. Help: help")
                 else:
                     known(rest.strip())
             elif text.strip("; \n\t"):
@@ -245,13 +254,18 @@ def _keys() -> KeyBindings:
 
 
 def is_runnable(text: str) -> bool:
-    """Whether Enter should run the input: nothing, a shell command, or statements that are complete."""
+    """Whether Enter should run the input. A new line is begun only for a statement that is not at its end."""
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped in ("quit", "exit"):
+    if not stripped or stripped.startswith("\\") or _word(stripped) in _WORDS | _LEAVING:
         return True
-    from ladle.sql.script import is_complete
+    from ladle.sql import is_unfinished
 
-    return is_complete(stripped)
+    return not is_unfinished(stripped)
+
+
+def _word(text: str) -> str:
+    """What was typed if it may be a command of the shell."""
+    return text.rstrip("; ").lower()
 
 
 def _columns(stream: Any) -> Iterable[str]:

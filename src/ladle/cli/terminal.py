@@ -36,10 +36,11 @@ def command(commands: Commands, name: str, run: Run, *, help: str, description: 
 
 
 @contextmanager
-def patience(text: str) -> Iterator[None]:
+def patience(text: str) -> Iterator[Callable[[str], None]]:
     """Says on stderr what is going on once it takes longer than a moment, and for how long.
 
-    What the pipeline logs meanwhile ("starting Spark") replaces the text.
+    What the pipeline logs meanwhile ("starting Spark") replaces the text. The one who waits is given a function that
+    says how far it is, where somebody watches.
     """
     spinner = _Spinner(text)
     logger = logging.getLogger("ladle.pipeline")
@@ -49,7 +50,7 @@ def patience(text: str) -> Iterator[None]:
     thread = threading.Thread(target=spinner.spin, daemon=True)
     thread.start()
     try:
-        yield
+        yield spinner.say_how_far
     finally:
         spinner.done.set()
         thread.join()
@@ -64,6 +65,7 @@ class _Spinner(logging.Handler):
         self.text = text
         self.done = threading.Event()
         self._own = text
+        self._how_far = ""
         self._terminal = _own_stderr()
 
     def close(self) -> None:
@@ -76,6 +78,9 @@ class _Spinner(logging.Handler):
         message = record.getMessage().splitlines()[0]
         self.text = message if message.partition(" ")[0].endswith("ing") else self._own
 
+    def say_how_far(self, text: str) -> None:
+        self._how_far = f", {text}"
+
     def spin(self) -> None:
         begin = time.monotonic()
         if self.done.wait(_PATIENCE_SECONDS):
@@ -86,7 +91,7 @@ class _Spinner(logging.Handler):
         frame = 0
         while True:
             seconds = time.monotonic() - begin
-            self._say(f"\r{_FRAMES[frame % len(_FRAMES)]} {self.text} ... {seconds:.0f} s\x1b[K")
+            self._say(f"\r{_FRAMES[frame % len(_FRAMES)]} {self.text} ... {seconds:.0f} s{self._how_far}\x1b[K")
             frame += 1
             if self.done.wait(0.1):
                 self._say("\r\x1b[K")

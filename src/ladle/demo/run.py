@@ -25,6 +25,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
+from ladle.archive.folder import local_folder
 from ladle.config import Settings
 from ladle.demo.crowd import crowd
 from ladle.demo.flow import FileSink, Pump, Sink, choose_feeds, gateway_sink, push_sink
@@ -61,10 +62,12 @@ def run_demo(
     generated: bool,
     plain: bool,
     picture_file: str | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> int:
     """Run until the time is over or the user ends it; 0 either way."""
     console = Console()
-    if warehouse is not None and Path(warehouse).exists() and any(Path(warehouse).iterdir()):
+    kept = None if warehouse is None else local_folder(warehouse).absolute()
+    if kept is not None and kept.exists() and any(kept.iterdir()):
         raise WarehouseError(
             f"The demo wants a warehouse of its own, and '{warehouse}' is not empty.",
             hint="name a new folder, or leave -w out for a temporary one",
@@ -72,8 +75,9 @@ def run_demo(
     folder = Path(tempfile.mkdtemp(prefix="ladle-demo-"))
     try:
         with _terminated_as_interrupted():
-            path = Path(warehouse).absolute() if warehouse else folder / "warehouse"
-            demo = Demo(console, path, folder / "incoming", seconds=seconds, live=console.is_terminal and not plain)
+            path = kept or folder / "warehouse"
+            live = console.is_terminal and not plain
+            demo = Demo(console, path, folder / "incoming", seconds=seconds, live=live, settings=settings)
             try:
                 demo.run(choose_feeds(generated=generated), picture_file)
             except KeyboardInterrupt:
@@ -88,12 +92,22 @@ def run_demo(
 class Demo:
     """One run of the demonstration."""
 
-    def __init__(self, console: Console, path: Path, incoming: Path, *, seconds: float | None, live: bool) -> None:
+    def __init__(
+        self,
+        console: Console,
+        path: Path,
+        incoming: Path,
+        *,
+        seconds: float | None,
+        live: bool,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
         self._console = console
         self._path = path
         self._incoming = incoming
         self._seconds = seconds
         self._live = live
+        self._settings = settings
         self._picture = Picture("", str(path), seconds_max=seconds)
         self._standing: dict[str, Standing] = {}
         self._crowd: dict[str, str] = {}
@@ -108,7 +122,7 @@ class Demo:
         if any(isinstance(feed, Trace) for feed in feeds):
             self._say("real data is replayed faster than it happened, with its times shifted to now")
         with _warnings_to(self._event), contextlib.ExitStack() as ending:
-            db = ladle.connect(str(self._path))
+            db = ladle.connect(str(self._path), settings=self._settings)
             ending.callback(self._close, db)
             self._register(db)
             self._picture.address = ending.enter_context(served(db))

@@ -31,5 +31,5 @@ def analysed(plan: Plan, catalog: Catalog, pipeline: Callable[[], Pipeline], sec
 
 def bound_again(plan: Plan, catalog: Catalog) -> Plan:
     """The plan over queries that were replaced by others with the same columns, so that its own are the same too."""
-    bound = sql.bind(plan.sql, catalog)
+    bound = sql.rebind(plan.sql, catalog)
     return bound if bound.schema is not None else replace(bound, schema=plan.schema)

@@ -18,12 +18,12 @@ import numpy as np
 from ladle.archive.segments import DataFile
 from ladle.catalog import Catalog, StreamState
 from ladle.engine.ingest import Ingest
-from ladle.engine.invoke import clock_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Pipeline
-from ladle.pipeline.protocol import Failures
+from ladle.stem.backfill import Backfilled
 from ladle.stem.blocks import BlockSet
+from ladle.stem.moving import move_results
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +36,10 @@ _WAIT_SECONDS_MAX = 1.0
 
 @dataclass(frozen=True)
 class Missing:
-    """A data file and the blocks that are uncovered on it; `surplus` are result files it makes superfluous."""
+    """A data file and the blocks that are uncovered on it."""
 
     file: DataFile
     blocks: BlockSet
-    surplus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,10 @@ class Backfill:
         self._ingest = ingest
         self._pipeline = pipeline
         self._lock = threading.Lock()
-        self._given_up: dict[str, set[int]] = {}
         self._progress: dict[str, Progress] = {}
         rows_max = store.settings.backfill_rows_max
+        self.stuck = False
+        """Whether a job of the last round computed what could not be kept."""
         self._pace = Pace(min(store.settings.segment_rows_max, rows_max), rows_max)
 
     @property
@@ -86,32 +86,38 @@ class Backfill:
         """By stream, as of the last look."""
         return dict(self._progress)
 
-    def run(self, stopping: threading.Event | None = None) -> int:
-        """Cover what is uncovered, to the end or until told to stop; the number of jobs that took."""
+    def run(self) -> int:
+        """Cover what is uncovered, to the end; the number of jobs that took."""
+        jobs = 0
+        while done := self.round():
+            jobs += done
+        return jobs
+
+    def round(self, stopping: threading.Event | None = None) -> int:
+        """Run one job for each stream, or one for joins when no stream needs any; how many that were.
+
+        A stream whose functions take hours keeps nobody from getting on.
+        """
         jobs = 0
         with self._lock:
+            self.stuck = False
             streams = self._store.catalog.streams
             self._forget_gone(streams.values())
             for name in streams:
-                while not (stopping is not None and stopping.is_set()):
-                    self._ingest.await_landing(_WAIT_SECONDS_MAX)
-                    if not self._run_job(name):
-                        break
-                    jobs += 1
-            while not (stopping is not None and stopping.is_set()):
+                if stopping is not None and stopping.is_set():
+                    return jobs
+                self._ingest.await_landing(_WAIT_SECONDS_MAX)
+                jobs += self._run_job(name)
+            if not jobs and not (stopping is not None and stopping.is_set()):
                 self._ingest.await_landing(_WAIT_SECONDS_MAX)
                 with self._store.pin() as catalog:
-                    if not self._ingest.joining.run_job(catalog, self._ingest.left_out):
-                        break
-                jobs += 1
+                    jobs += self._ingest.joining.run_job(catalog, self._ingest.left_out)
+                    self.stuck |= self._ingest.joining.stuck
         return jobs
 
     def _forget_gone(self, streams: Collection[StreamState]) -> None:
         names = {stream.name for stream in streams}
         self._progress = {name: progress for name, progress in self._progress.items() if name in names}
-        if self._given_up:
-            live = {file.name for stream in streams for file in stream.files}
-            self._given_up = {name: blocks for name, blocks in self._given_up.items() if name in live}
 
     def _run_job(self, name: str) -> bool:
         """One job for one stream; whether to go on."""
@@ -127,31 +133,72 @@ class Backfill:
             wanted = BlockSet.union([entry.blocks for entry in chosen])
             query_set = self._ingest.save_query_set(stream, catalog.queries.kept_on(stream.name).among(wanted))
             if not query_set:
+                self.stuck = True
                 return False
-            archive = self._store.warehouse.stream(stream.id).archive
-            tasks = [self._ingest.probe_file(catalog, stream, archive / entry.file.name, query_set) for entry in chosen]
+            limits = self._patience(wanted), _JOB_SECONDS_MAX
+            tasks = [self._ingest.probe_file(catalog, stream, entry.file, query_set, *limits) for entry in chosen]
             begun = time.monotonic()
-            failures = dict(self._pipeline().run_backfill(tasks))
-            self._pace.note(sum(entry.file.rows for entry in chosen), time.monotonic() - begun)
-            self._ingest.note_failures(failures)
-            return self._note(catalog, stream, chosen, failures)
+            with self._ingest.claims.claiming([entry.file.name for entry in chosen]) as alone:
+                if not alone or not self._live(name).issuperset(entry.file.name for entry in chosen):
+                    return True  # compaction was a moment earlier
+                backfilled = self._pipeline().run_backfill(tasks)
+            # Dear factors have a time of their own, however many tuples there are.
+            seconds = time.monotonic() - begun - backfilled.said_seconds
+            self._pace.note(sum(entry.file.rows for entry in chosen), seconds)
+            self._ingest.note_backfilled(stream, backfilled)
+            progressed = self._note(catalog, stream, chosen, backfilled)
+            self.stuck |= not progressed
+            return progressed
 
-    def _note(self, catalog: Catalog, stream: StreamState, chosen: list[Missing], failures: Failures) -> bool:
+    def _live(self, name: str) -> set[str]:
+        """The files that a stream has now."""
+        stream = self._store.catalog.streams.get(name)
+        return set() if stream is None else {file.name for file in stream.files}
+
+    def _patience(self, blocks: BlockSet) -> float:
+        """How long a factor is waited for: longer with each try, because the first call of a function may be long."""
+        settings = self._store.settings
+        tries = min(self._ingest.troubles.tries(blocks), 10)
+        return min(
+            settings.factor_seconds_max * 2**tries, max(settings.invoke_seconds_max, settings.factor_seconds_max)
+        )
+
+    def _note(self, catalog: Catalog, stream: StreamState, chosen: list[Missing], backfilled: Backfilled) -> bool:
         """What a job has covered, and what it can't; whether it got anywhere."""
         coverage = self._store.coverage(stream)
         late = BlockSet.of(self._ingest.joining.late(catalog, stream))
-        progressed = False
+        progressed = backfilled.said > 0
+        troubles, failures = self._ingest.troubles, backfilled.failures
         for entry in chosen:
             covered = coverage.covered(entry.file.name)
             lacking = entry.blocks - covered - (covered.postponed & late)
-            if not lacking:
-                for surplus in entry.surplus:
-                    coverage.remove(entry.file.name, surplus)
-            # What raises there is computed on invocation. What is merely lacking was deleted meanwhile: another time.
-            hopeless = {block for block in lacking if block in failures}
-            self._given_up.setdefault(entry.file.name, set()).update(hopeless)
-            progressed |= bool(hopeless) or len(lacking) < len(entry.blocks)
+            if len(coverage.names(entry.file.name)) > _RESULTS_PER_FILE_MAX:
+                self._put_together(catalog, stream, entry.file)
+            for block in entry.blocks if troubles else ():
+                if block not in failures and (block not in lacking or backfilled.said):
+                    troubles.over(block, entry.file.name)
+            # What fails there rests for a while. What is merely lacking was deleted meanwhile: another time.
+            failed = {block: failures[block] for block in lacking if block in failures}
+            troubles.note(failed, [entry.file.name])
+            progressed |= bool(failed) or len(lacking) < len(entry.blocks)
+            # Looking reads the whole file: only where nothing else says why nothing came of it.
+            progressed |= not progressed and self._is_damaged(stream, entry.file)
         return progressed
+
+    def _is_damaged(self, stream: StreamState, file: DataFile) -> bool:
+        """Whether that is why nothing came of a file: then it is left alone from now on."""
+        return self._store.damage.found(stream.name, self._store.directory(stream), file)
+
+    def _put_together(self, catalog: Catalog, stream: StreamState, file: DataFile) -> None:
+        """Make one results file of many, without evaluating anything."""
+        coverage = self._store.coverage(stream)
+        surplus = coverage.names(file.name)
+        rows = [segment.rows for segment in file.segments]
+        wanted = catalog.queries.kept_on(stream.name).blocks
+        directory = self._store.warehouse.stream(stream.id).results
+        if move_results(coverage, directory, [file.name], file.name, rows, wanted) is not None:
+            for name in surplus:
+                coverage.remove(file.name, name)
 
     def _look(self, catalog: Catalog, stream: StreamState) -> tuple[list[Missing], Progress]:
         """What is uncovered of a stream, newest data first, and how much is done."""
@@ -159,29 +206,29 @@ class Backfill:
         coverage = self._store.coverage(stream)
         missing: list[Missing] = []
         done = total = 0
-        left_out = self._ingest.left_out
+        left_out = self._ingest.idle
+        damaged, claimed = self._store.damage.known, self._ingest.claims.held
+        troubles, tried = self._ingest.troubles, set[int]()
         late = BlockSet.of(self._ingest.joining.late(catalog, stream))
         # Most files want the same blocks and are covered alike: sets are shared, and compared once per pair.
         differences: dict[tuple[BlockSet, BlockSet], BlockSet] = {}
         for file in reversed(stream.files):
             blocks = needed.get(file.name)
-            if blocks is None:
+            if blocks is None or file.name in damaged or file.name in claimed:
                 continue
             covered = coverage.covered(file.name)
             pair = (blocks, covered)
             if pair not in differences:
                 # For a block that only joins look at, candidates are enough.
                 differences[pair] = blocks - covered - left_out - (covered.postponed & late)
-            lacking = differences[pair] - BlockSet.of(self._given_up.get(file.name, ()))
+            lacking = differences[pair]
+            if troubles and lacking:
+                lacking -= troubles.resting(file.name, lacking, tried)
             total += len(blocks)
             done += len(blocks) - len(lacking)
             if not lacking:
                 continue
-            results = coverage.names(file.name)
-            if len(results) >= _RESULTS_PER_FILE_MAX:
-                missing.append(Missing(file, blocks - left_out, tuple(results)))
-            else:
-                missing.append(Missing(file, lacking))
+            missing.append(Missing(file, lacking))
         return missing, Progress(done, total)
 
 
@@ -195,7 +242,7 @@ def needed_files(store: Store, catalog: Catalog, stream: StreamState) -> dict[st
     views = [(view, pages) for view, pages in catalog.queries.views.items() if view.stream == stream.name.lower()]
     touched = np.zeros((len(stream.files), len(views)), dtype=np.bool_)
     for number, (view, _) in enumerate(views):
-        extent = reader.extent_of(view.window, stream, clock_of(view.streams, catalog, wall_us))
+        extent = reader.extent_of(view.window, stream, catalog.now_us(view.streams, wall_us))
         touched[reader.files_in(stream, extent), number] = True
     shared: dict[bytes, BlockSet] = {}
     needed: dict[str, BlockSet] = {}

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from ladle.engine.backfill import Backfill
 from ladle.engine.complete import Kept
 from ladle.engine.invoke import Invoker
 from ladle.engine.maintenance import Maintenance
+from ladle.engine.room import Room
 from ladle.engine.store import Store
 from ladle.errors import InvocationTimeout, LadleError
 from ladle.pipeline import Pipeline
@@ -42,25 +44,40 @@ class Background:
         self._backfill = backfill
         self._maintenance = maintenance
         self._auto = auto
+        self._room = Room(store.warehouse.derived, store.settings.retry_seconds_max)
         self._lock = threading.Lock()
         self._kept: dict[int, Kept] = {}
         self._rates: dict[int, deque[tuple[int, int]]] = {}
         self._stopping = threading.Event()
         self._work = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._stop_hearing: Callable[[], None] | None = None
 
     def start(self) -> None:
         for name, target in (("maintenance", self._maintain_loop), ("work", self._work_loop)):
             thread = threading.Thread(target=target, name=f"ladle-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
-        self._store.on_commit(lambda _: self._work.set())
+        self._stop_hearing = self._store.on_commit(lambda _: self._work.set())
 
     def stop(self) -> None:
+        if self._stop_hearing is not None:
+            self._stop_hearing()
         self._stopping.set()
         self._work.set()
+        if self._threads:
+            self._pipeline.cancel_backfills()
         for thread in self._threads:
             thread.join()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What could not be done in the last round of housekeeping, and why the backfill pauses, by task; and damaged
+        files, by name.
+        """
+        trouble = self._room.trouble
+        paused = {} if trouble is None else {"backfill": trouble}
+        return {**self._maintenance.errors, **paused, **self._store.damage.known}
 
     def kept(self, query: QueryState) -> Kept | None:
         """The kept rows of a complete query; none in a process that only reads, where nobody bounds them."""
@@ -88,6 +105,12 @@ class Background:
             kept = self._kept.get(query.id)
         return 0 if kept is None else kept.bytes
 
+    @property
+    def all_kept_bytes(self) -> int:
+        """Memory that the rows of complete queries take."""
+        with self._lock:
+            return sum(kept.bytes for kept in self._kept.values())
+
     def rows_per_second(self, stream: StreamState) -> float:
         """Over the last few beats of housekeeping."""
         samples = list(self._rates.get(stream.id, ()))
@@ -111,17 +134,36 @@ class Background:
         self._rates = rates
 
     def _work_loop(self) -> None:
+        more, refreshed = False, 0.0
         while not self._stopping.is_set():
-            self._work.wait(timeout=_IDLE_LOOK_SECONDS)
+            pause_seconds = self._room.pause_seconds_left
+            woken = self._work.wait(0.0 if more else min(pause_seconds or _IDLE_LOOK_SECONDS, _IDLE_LOOK_SECONDS))
             self._work.clear()
             if self._stopping.is_set():
                 return
             try:
-                self._refresh_complete()
-                if self._pipeline.started:
-                    self._backfill.run(self._stopping)
+                # Between the jobs of a backfill complete answers follow what was committed, and the clock.
+                if woken or time.monotonic() - refreshed >= _IDLE_LOOK_SECONDS:
+                    self._refresh_complete()
+                    refreshed = time.monotonic()
+                more = self._pipeline.started and not self._room.pause_seconds_left and self._backfills()
             except Exception as error:  # this thread serves every stream and query: it goes on, whatever happened
-                _log.warning("background work: %s", error, exc_info=not isinstance(error, LadleError))
+                more = False
+                if not self._store.closing.is_set():
+                    _log.warning("background work: %s", error, exc_info=not isinstance(error, LadleError))
+
+    def _backfills(self) -> bool:
+        """One round of the backfill; whether to go on."""
+        try:
+            jobs = self._backfill.round(self._stopping)
+        except Exception as error:
+            self._room.failed(error.message if isinstance(error, LadleError) else f"{type(error).__name__}: {error}")
+            raise
+        if self._backfill.stuck:
+            self._room.failed()
+        else:
+            self._room.succeeded()
+        return jobs > 0
 
     def _refresh_complete(self) -> None:
         queries = [*self._store.catalog.queries.complete.values(), *self._auto.complete()]

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ladle.answer import Answer
 from ladle.archive.segments import read_epochs
-from ladle.catalog import Catalog, QueryState, StreamState
+from ladle.catalog import Catalog, QueryState, StreamState, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
 from ladle.engine.layout import Extent
@@ -162,19 +162,17 @@ class Changes:
     def _as_of(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline], epoch: int) -> Answer:
         """The answer over the tuples that had arrived after an epoch."""
         states = {name: timeline.as_of(epoch) for name, timeline in timelines.items()}
-        clocks = [
-            clock_us
-            for name, (_, clock_us) in states.items()
-            if clock_us is not None and timelines[name].stream.event_time
-        ]
+        clocks = [(timelines[name].stream, clock_us) for name, (_, clock_us) in states.items()]
         # Tuples that are stamped on arrival: the last of them is as late as it was.
-        arrived = [clock_us for _, clock_us in states.values() if clock_us is not None]
-        now_us = min(clocks) if clocks else max(arrived, default=self._store.clock.now_us())
+        arrived_us = max((clock_us for _, clock_us in clocks if clock_us is not None), default=None)
+        latest_us = self._store.clock.now_us() if arrived_us is None else arrived_us
+        found_us = now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us
+        now_us = latest_us if found_us is None else found_us
         relations: dict[str, pa.Table] = {}
         windows = []
         for scan in plan.scans:
             rows, clock_us = states[scan.block.stream]
-            extent = reader.extent_as_of(scan, now_us, rows, clock_us)
+            extent = reader.extent_as_of(scan, found_us, rows, clock_us)
             relations[scan.relation] = reader.read_arrivals(scan, extent, rows)
             windows.append(resolved(scan, extent))
         relations |= {each.relation: reader.table(each) for each in plan.tables}

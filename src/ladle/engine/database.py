@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Any
 from ladle import sql
 from ladle.access import User
 from ladle.answer import Answer
+from ladle.archive.folder import local_folder
 from ladle.archive.warehouse import Warehouse
 from ladle.catalog import Catalog, Seen
 from ladle.clock import Clock, WallClock, moment_of
 from ladle.config import Settings
 from ladle.engine.analysis import analysed
-from ladle.engine.analyze import analysis, operators
+from ladle.engine.analyze import analysis
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
+from ladle.engine.backup import BackingUp
 from ladle.engine.changes import Changes
 from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
+from ladle.engine.figures import Asked, Figures
 from ladle.engine.functions import FunctionMaker, Functions
 from ladle.engine.handles import Body, HandedOver, Query, Stream, Table
 from ladle.engine.ingest import Ingest
@@ -39,6 +42,8 @@ from ladle.engine.source import Definition
 from ladle.engine.sources import Sources
 from ladle.engine.store import Store
 from ladle.engine.tables import Change, TableMaker, Tables, handle_of
+from ladle.engine.unnamed import QueryMaker, register_unnamed
+from ladle.engine.verify import Verifying
 from ladle.errors import Closed, ReadOnly, SqlError, unknown
 from ladle.pipeline import Attached, Pipeline
 from ladle.plan import Function, Plan
@@ -52,7 +57,7 @@ if TYPE_CHECKING:
     from ladle.engine.session import Session
 
 
-class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
+class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, TokenMaker, Verifying):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -64,12 +69,12 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         clock: Clock | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
-        self.path = Path(path).expanduser()
+        self.path = local_folder(path)
         self._pipeline = pipeline
-        self._settings = Settings.load(settings)
+        self.settings = Settings.load(settings)
         warehouse = Warehouse.open(path, writable=not read_only)
         try:
-            self._store = Store(warehouse, clock or WallClock(), self._settings)
+            self._store = Store(warehouse, clock or WallClock(), self.settings)
         except BaseException:
             warehouse.close()
             raise
@@ -88,7 +93,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         self._functions = Functions(self._store)
         self.rights = Rights(self._store)
         self._report = Report(self._store, self._ingest, self._background, self._auto)
-        self._invocations: Counter[str] = Counter()
+        self._asked = Asked()
         self._lock = threading.Lock()
         self._closed = False
         self._on_close: list[Callable[[], None]] = []
@@ -114,7 +119,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
     def select(self, plan: Plan, bound_to: Catalog) -> Answer:
         """Answer a plan that was bound to a catalog; what it reads may have been dropped or changed since."""
         with self._store.pin() as catalog:
-            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog))
+            current = plan if still_holds(plan, bound_to, catalog) else sql.rebind(plan.sql, bound_to.renewed(catalog))
             return self._invoker.answer(current, catalog)
 
     # -- streams --
@@ -139,8 +144,9 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             return
         before = self._store.catalog
         stream = base_stream(before, name)
-        self._sources.release(stream.name, cascade=cascade)
-        self._definitions.drop_stream(stream, cascade=cascade)
+        if cascade:
+            self._sources.release(stream.name)
+        self._definitions.drop_stream(stream, cascade=cascade, attached=self._sources.at_work(stream.name))
         self._sources.forget_dropped(before)
 
     def add_column(self, stream: str, column: Column) -> None:
@@ -157,9 +163,9 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
     def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         """Hand rows over. They are durable when this returns; with `wait`, visible too, and the epoch is returned.
 
-        Rows are dictionaries, an Arrow table or a pandas DataFrame. Those that don't fit go to the stream's quarantine
-        with the reason; the others go on. A push with the `key` of one before it is that one, sent again: it counts
-        once, whatever happened to the first.
+        Rows are a dictionary or a list of them, an Arrow table, or a DataFrame of pandas or Spark. Those that don't fit
+        go to the stream's quarantine with the reason; the others go on. A push with the `key` of one before it is that
+        one, sent again: it counts once, whatever happened to the first.
         """
         return self.hand_over(stream, rows, wait=wait, key=key).epoch
 
@@ -225,7 +231,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         self._tables.forget(self._definitions.drop_table(name, cascade=cascade, if_exists=if_exists))
 
     def insert(self, table: str, rows: Any) -> int:
-        """Add rows to a table, all or none: dictionaries, an Arrow table or a pandas DataFrame. How many they were."""
+        """Add rows to a table, all or none, as `push` takes them. How many they were."""
         self._require_writable()
         return self._tables.insert(table, rows)
 
@@ -239,21 +245,9 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
 
     # -- queries --
 
-    def register(
-        self,
-        text: str,
-        *,
-        name: str,
-        materialize: str | Materialize = Materialize.AUTO,
-        if_not_exists: bool = False,
-        replace: bool = False,
-    ) -> Query:
-        """Let a query stand. Its first answer already covers all retained data.
-
-        One that has the name is kept with `if_not_exists`, changed with `replace`, and refused otherwise.
-        """
-        self.register_many({name: text}, materialize=materialize, if_not_exists=if_not_exists, replace=replace)
-        return self.query(name)
+    def register_unnamed(self, text: str, *, materialize: str | Materialize = Materialize.AUTO) -> str:
+        catalog = self._store.catalog
+        return register_unnamed(self, sql.bind(text, catalog, self.settings), mode_of(materialize), catalog)
 
     def register_many(
         self,
@@ -266,7 +260,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         """Let several queries stand: all of them, or none."""
         mode = mode_of(materialize)
         catalog = self._store.catalog
-        plans = {name: (plan, mode) for name, plan in sql.bind_each(queries, catalog).items()}
+        plans = {name: (plan, mode) for name, plan in sql.bind_each(queries, catalog, self.settings).items()}
         self.register_plans(plans, catalog, if_not_exists=if_not_exists, replace=replace)
         return [self.query(name) for name in queries]
 
@@ -307,12 +301,14 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         """A standing query's answer; at another NOW, if one is given as a datetime or ISO text."""
         with self._store.pin() as catalog:
             state = standing_query(catalog, name)
-            with self._lock:
-                self._invocations[state.name] += 1
-            kept = self._background.asked(state) if now is None else None
-            moment = None if now is None else moment_of(now)
-            keep_nothing = self._auto.mode(state) is Materialize.NONE
-            answer = self._invoker.answer(state.plan, catalog, now=moment, kept=kept, keep_nothing=keep_nothing)
+            began = time.perf_counter()
+            try:
+                kept = self._background.asked(state) if now is None else None
+                moment = None if now is None else moment_of(now)
+                keep_nothing = self._auto.mode(state) is Materialize.NONE
+                answer = self._invoker.answer(state.plan, catalog, now=moment, kept=kept, keep_nothing=keep_nothing)
+            finally:
+                self._asked.note(state.name, time.perf_counter() - began)
         self._background.answered(state, answer.table)
         return answer
 
@@ -332,7 +328,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             catalog = whole if to is None else Seen.by(to, whole)
             state = catalog.query(text)
             if state is None:
-                return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze, to=to)
+                return self.explain_plan(sql.bind(text, catalog, self.settings), catalog, analyze=analyze, to=to)
             wall_us, problem = self._store.clock.now_us(), self._report.problem(state)
             said = explain_query(self._store, catalog, state, wall_us, problem, self._invoker, self._auto)
             return f"{said}\n{analysis(state.plan, catalog, self._invoker, self._ingest)}" if analyze else said
@@ -340,7 +336,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False, to: User | None = None) -> str:
         with self._store.pin() as whole:
             catalog = whole if to is None else Seen.by(to, whole)
-            current = plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog))
+            current = plan if still_holds(plan, bound_to, catalog) else sql.rebind(plan.sql, bound_to.renewed(catalog))
             said = explain_plan(self._store, catalog, current, self._store.clock.now_us(), self._invoker)
             return f"{said}\n{analysis(current, catalog, self._invoker, self._ingest)}" if analyze else said
 
@@ -403,34 +399,28 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             spark="running" if self._pipeline.started else "not started",
             streams=self._report.streams(catalog),
             sources=self._sources.statuses(catalog),
-            queries=self._report.queries(catalog, self._invocations, queries),
+            queries=self._report.queries(catalog, self._asked.count, queries),
             backfills=tuple(
                 BackfillStatus(name, progress.done, progress.total)
                 for name, progress in self._backfill.progress.items()
             ),
             cache_hits=self._store.cache.hits,
             cache_misses=self._store.cache.misses,
-            problems=dict(self._maintenance.errors),
+            problems=self._background.problems,
         )
 
     def pulse(self) -> Pulse:
         """What changes all the time, told without a look at each query."""
         with self._store.pin() as catalog:
-            streams = catalog.streams.values()
-            return Pulse(
-                catalog.epoch,
-                len(catalog.queries),
-                self._invocations.total(),
-                self._report.streams(catalog),
-                self._sources.statuses(catalog),
-                {s.name: operators(self._ingest.tickets(s), s.schema.arrow.names) for s in streams},
-                self._store.cache.hits,
-                self._store.cache.misses,
-            )
+            return self._report.pulse(catalog, self._asked.total, self._sources.statuses(catalog))
 
-    def on_commit(self, listener: Callable[[], None]) -> None:
-        """Call it after each entry in the log of this process, in the thread that made it: it must not take long."""
-        self._store.on_commit(lambda _: listener())
+    def figures(self) -> Figures:
+        """What those who watch this process are told beside the pulse."""
+        return self._report.figures(self._asked, self._pipeline, self._invoker, self._maintenance)
+
+    def on_commit(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call it after each entry in this process's log, in the thread that made it; returns what ends that."""
+        return self._store.on_commit(lambda _: listener())
 
     def maintain(self) -> None:
         """One round of housekeeping, now."""
@@ -455,6 +445,7 @@ class Database(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
             if self._closed:
                 return
             self._closed = True
+        self._store.closing.set()
         with ExitStack() as last:
             # Whatever fails on the way, another process can have the warehouse afterwards.
             last.callback(self._store.close)

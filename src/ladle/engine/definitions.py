@@ -13,7 +13,7 @@ from ladle.catalog import Catalog, QueryState, StreamState, TableState
 from ladle.collector import uncollected
 from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, Denied, InUse, LadleError, LimitExceeded, Unsupported, unknown
+from ladle.errors import AlreadyExists, Denied, InUse, LadleError, LimitExceeded, Unsupported, listed, unknown
 from ladle.plan import Plan, WindowKind
 from ladle.schema import Column, StreamSchema, TableSchema, type_name
 from ladle.sql.statements import Materialize
@@ -55,27 +55,28 @@ class Definitions:
 
         return self._store.commit(make_entry) is not None
 
-    def drop_stream(self, stream: StreamState, *, cascade: bool) -> None:
-        """Drop a stream; with `cascade` its sources and the queries that stand on it too."""
+    def drop_stream(self, stream: StreamState, *, cascade: bool, attached: Sequence[str] = ()) -> None:
+        """Drop a stream; with `cascade` its sources and the queries that stand on it too. `attached`: sources that run,
+        and are known to no catalog.
+        """
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             current = catalog.streams.get(stream.name.lower())
             if current is None or current.id != stream.id:
                 return None
-            sources = catalog.sources_of(stream.name)
-            if sources and not cascade:
+            gone = _with_readers(catalog, catalog.queries_on(stream.name))
+            dependent = {
+                "sources are attached to it": attached,
+                "sources are defined for it": [source.name for source in catalog.sources_of(stream.name)],
+                "queries stand on it": [catalog.queries[name].name for name in gone],
+            }
+            told = "; ".join(f"{what}: {listed(names)}" for what, names in dependent.items() if names)
+            if told and not cascade:
                 raise InUse(
-                    f"Stream '{stream.name}' can't be dropped: sources are defined for it: "
-                    f"{', '.join(source.name for source in sources)}.",
-                    hint="drop them first, or use CASCADE",
+                    f"Stream '{stream.name}' can't be dropped: {told}.",
+                    hint=f"drop or stop them first, or all at once: DROP STREAM {stream.name} CASCADE",
                 )
-            standing = catalog.queries_on(stream.name)
-            if standing and not cascade:
-                raise InUse(
-                    f"Stream '{stream.name}' can't be dropped: queries stand on it: {', '.join(sorted(standing))}.",
-                    hint="drop them first, or use CASCADE",
-                )
-            return entries.drop_stream(stream.name, sorted(_with_readers(catalog, standing)))
+            return entries.drop_stream(stream.name, sorted(gone))
 
         self._store.commit(make_entry)
 
@@ -114,14 +115,15 @@ class Definitions:
             if if_exists and catalog.table(name) is None:
                 return None
             table = base_table(catalog, name)
-            readers = catalog.queries_over(table.name)
-            if readers and not cascade:
+            gone = _with_readers(catalog, catalog.queries_over(table.name))
+            if gone and not cascade:
+                names = listed(catalog.queries[name].name for name in gone)
                 raise InUse(
-                    f"Table '{table.name}' can't be dropped: queries read it: {', '.join(sorted(readers))}.",
+                    f"Table '{table.name}' can't be dropped: queries read it: {names}.",
                     hint="drop them first, or use CASCADE",
                 )
             dropped.append(table)
-            return entries.drop_table(table.name, sorted(_with_readers(catalog, readers)))
+            return entries.drop_table(table.name, sorted(gone))
 
         after = self._store.commit(make_entry)
         return None if after is None else (after, dropped[0])
@@ -164,7 +166,7 @@ class Definitions:
             current = [
                 (
                     name,
-                    plan if still_holds(plan, bound_to, catalog) else sql.bind(plan.sql, bound_to.renewed(catalog)),
+                    plan if still_holds(plan, bound_to, catalog) else sql.rebind(plan.sql, bound_to.renewed(catalog)),
                     mode,
                 )
                 for name, (plan, mode) in plans.items()
@@ -254,9 +256,9 @@ def _with_readers(catalog: Catalog, names: Iterable[str]) -> set[str]:
 
 def _told(catalog: Catalog, readers: Iterable[str], by: User | None) -> str:
     """The names of queries, as far as a user may know of them."""
-    named = sorted(name for name in readers if catalog.access.sees(by, name))
+    named = [catalog.queries[name.lower()].name for name in readers if catalog.access.sees(by, name)]
     hidden = len(set(readers)) - len(named)
-    return ", ".join([*named, *([f"{hidden} of other users"] if hidden else [])])
+    return ", ".join([*([listed(named)] if named else []), *([f"{hidden} of other users"] if hidden else [])])
 
 
 def _with_readers_bound(

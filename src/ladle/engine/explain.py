@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ladle.catalog import Catalog, QueryState
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.auto import Auto
-from ladle.engine.invoke import Invoker, now_of
+from ladle.engine.invoke import Invoker
 from ladle.engine.joins import Joins
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
@@ -54,7 +54,7 @@ def _plan_lines(
     query: QueryState | None = None,
 ) -> list[str]:
     reader = Reader(store, catalog, wall_us)
-    now_us = now_of(plan, catalog, wall_us)
+    now_us = catalog.now_us(plan.streams, wall_us)
     others = [each for each in catalog.standing() if query is None or each.id != query.id]
     lines = ["  standing part"]
     for scan in plan.scans:
@@ -101,7 +101,7 @@ def _plan_lines(
 
 
 def _join_lines(
-    joins: Joins, catalog: Catalog, plan: Plan, reader: Reader, now_us: int, others: Sequence[QueryState]
+    joins: Joins, catalog: Catalog, plan: Plan, reader: Reader, now_us: int | None, others: Sequence[QueryState]
 ) -> list[str]:
     """The joins that are shared, and how far their pairs are known."""
     if plan.joined is None:

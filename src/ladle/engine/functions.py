@@ -15,7 +15,7 @@ from ladle.catalog import Catalog
 from ladle.engine.analysis import bound_again
 from ladle.engine.source import Definition, define
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, InUse, LadleError
+from ladle.errors import AlreadyExists, InUse, LadleError, listed
 from ladle.plan import Function
 
 PythonFunction = TypeVar("PythonFunction", bound=Callable[..., Any])
@@ -51,7 +51,7 @@ class Functions:
         callers = catalog.queries_calling(before.name)
         if callers and not function.looks_like(before):
             raise InUse(
-                f"Function '{before.name}' can't take or return other types: queries call it: {', '.join(callers)}.",
+                f"Function '{before.name}' can't take or return other types: queries call it: {listed(callers)}.",
                 hint="drop them first, or give the new function another name",
             )
         following = catalog.apply(catalog.seq + 1, entries.create_function(function))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.archive.segments import CachedColumn
+from ladle.archive.cache import CachedColumn
 from ladle.columns import from_numpy
 
 Numbers = npt.NDArray[np.intp]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,20 +19,24 @@ from pathlib import Path
 import pyarrow as pa
 
 from ladle import catalog as entries
-from ladle.archive.files import storage_error
+from ladle.archive.files import make_private, storage_error
 from ladle.archive.inbox import Inbox, Pushed, find_key, list_pushed, stored_key
+from ladle.archive.segments import DataFile
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, source_of_key
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
 from ladle.engine.auto import Auto
+from ladle.engine.claims import Claims
+from ladle.engine.figures import EpochFigures
 from ladle.engine.handles import Body, HandedOver
 from ladle.engine.joining import Joining
 from ladle.engine.store import Store
+from ladle.engine.troubles import Troubles
 from ladle.errors import Closed, LadleError, PipelineError
-from ladle.pipeline import Failures, Pipeline
+from ladle.pipeline import Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
-from ladle.stem.backfill import BackfillTask
+from ladle.stem.backfill import Backfilled, BackfillTask
 from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.stem.intake import Bounds
@@ -73,10 +78,9 @@ class Ingest:
         self._stopping = threading.Event()
         self._saved: dict[tuple[int, int], tuple[Page[Kept], Path]] = {}
         """The page of each number that was last saved, by stream, and its file."""
-        self.suspended: dict[int, str] = {}
-        """Blocks that were too slow to evaluate, and are computed on invocation until the database is opened anew."""
-        self.failing: dict[int, str] = {}
-        """Blocks that raised on some segment, which stays uncovered for them."""
+        self.epochs: dict[int, EpochFigures] = {}
+        """Figures of the epochs in this process, by stream."""
+        self.claims, self.troubles = Claims(), Troubles(store.clock)
 
     # -- pushes --
 
@@ -186,15 +190,14 @@ class Ingest:
         # What is known here is listed before the catalog is read: a lane is made after its stream.
         with self._lock:
             lanes = list(self._lanes)
-        failed = [*self.suspended, *self.failing]
         catalog = self._store.catalog
-        for block in failed:
-            if block not in catalog.queries.users:
-                self.suspended.pop(block, None)
-                self.failing.pop(block, None)
+        if self.troubles:
+            files = {file.name for stream in catalog.streams.values() for file in stream.files}
+            self.troubles.forget(catalog.queries.users, files)
         known = {stream.id for stream in catalog.streams.values()}
         with self._lock:
             gone = [self._lanes.pop(stream_id) for stream_id in lanes if stream_id not in known]
+            self.epochs = {stream_id: each for stream_id, each in self.epochs.items() if stream_id in known}
             self._saved = {key: saved for key, saved in self._saved.items() if key[0] in known}
         for lane in gone:
             # Its worker, if it has one, sees that the stream is gone and ends.
@@ -250,6 +253,7 @@ class Ingest:
         stream = _current(catalog, stream_name, stream_id)
         if stream is None or stream.batches.get(source, -1) >= batch:
             return None
+        began = time.perf_counter()
         task = self._task(catalog, stream, source)
         with self._lock:
             self._in_flight.add(task.token)
@@ -276,6 +280,9 @@ class Ingest:
                 self._landed.notify_all()
         if committed is None:
             return None
+        with self._lock:
+            written_bytes = sum(file.bytes for file in files)
+            self.epochs.setdefault(stream_id, EpochFigures()).add(time.perf_counter() - began, written_bytes)
         _log.debug("epoch %d: %s from %s", committed.epoch, stream_name, source)
         return committed.epoch
 
@@ -298,23 +305,37 @@ class Ingest:
 
     @property
     def left_out(self) -> BlockSet:
-        """Blocks for which nothing is computed now: too slow to wait for, or swapped out."""
-        return BlockSet.union([BlockSet.of(list(self.suspended)), self._auto.idle_blocks])
+        """Blocks for which epochs compute nothing: those that did not come back lately, or are swapped out."""
+        return BlockSet.union([self.troubles.slow, self._auto.idle_blocks])
+
+    @property
+    def idle(self) -> BlockSet:
+        """Blocks that are swapped out."""
+        return self._auto.idle_blocks
 
     @property
     def policy(self) -> Policy:
         return Policy(self._store.settings.eddy_policy)
 
     def probe_file(
-        self, catalog: Catalog, stream: StreamState, path: Path, query_set: tuple[Path, ...]
+        self,
+        catalog: Catalog,
+        stream: StreamState,
+        file: DataFile,
+        query_set: tuple[Path, ...],
+        factor_seconds_max: float,
+        functions_seconds_max: float,
     ) -> BackfillTask:
         """The task of probing a file that is written with some blocks."""
+        paths = self._store.warehouse.stream(stream.id)
         return BackfillTask(
-            path,
+            paths.archive / file.name,
+            file.checks,
             stream.schema.arrow,
-            self._store.warehouse.stream(stream.id).results,
+            paths.results,
             query_set,
-            self._store.settings.factor_seconds_max,
+            factor_seconds_max,
+            functions_seconds_max,
             self.joining.late(catalog, stream),
             self.tickets(stream),
             self.policy,
@@ -355,11 +376,11 @@ class Ingest:
         now_us = self._store.clock.now_us()
         paths = self._store.warehouse.stream(stream.id)
         ahead_us = stream.max_ahead_us if stream.max_ahead_us is not None else _MAX_AHEAD_US
-        for directory in (paths.archive, paths.quarantine):
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise storage_error(error, directory, "create") from error
+        try:
+            paths.archive.mkdir(parents=True, exist_ok=True)
+            make_private(paths.quarantine)
+        except OSError as error:
+            raise storage_error(error, paths.archive, "create") from error
         return EpochTask(
             schema=stream.schema,
             quarantine_schema=QUARANTINE,
@@ -373,6 +394,7 @@ class Ingest:
             query_set=self.save_query_set(stream, self.pages_to_probe(catalog, stream)),
             segment_rows_max=settings.segment_rows_max,
             factor_seconds_max=settings.factor_seconds_max,
+            functions_seconds_max=settings.functions_epoch_seconds_max,
             tickets=self.tickets(stream),
             policy=self.policy,
             late=self.joining.late(catalog, stream),
@@ -381,15 +403,20 @@ class Ingest:
     def _take_in_pushed(self, lane: Lane, stream: StreamState, batch: Sequence[Pushed]) -> None:
         seqs = [pushed.seq for pushed in batch]
         rejected: list[int] = []
+        damaged: set[str] = set()
+        keys = [pushed.key for pushed in batch if pushed.key is not None]
 
         def run(task: EpochTask) -> list[Manifest]:
             manifests = self._pipeline().run_pushed(task, [pushed.path for pushed in batch])
             taken = sum(file.rows for manifest in manifests for file in (*manifest.files, *manifest.quarantine))
+            damaged.update(name for manifest in manifests for name in manifest.damaged)
             # The files are discarded after this: what did not come back must not be taken for taken in.
-            if taken != sum(pushed.rows for pushed in batch):
-                raise PipelineError(
-                    f"Of {sum(p.rows for p in batch):,} pushed rows {taken:,} came back from their job."
-                )
+            expected = sum(1 if pushed.path.name in damaged else pushed.rows for pushed in batch)
+            if taken != expected:
+                raise PipelineError(f"Of {expected:,} pushed rows {taken:,} came back from their job.")
+            for pushed in batch:
+                if pushed.path.name in damaged:
+                    self._set_aside(lane, stream, pushed, keys)
             in_order = sorted(manifests, key=lambda manifest: manifest.partition)
             rejected[:] = [count for manifest in in_order for count in manifest.rejected]
             return manifests
@@ -400,14 +427,22 @@ class Ingest:
             INBOX,
             seqs[-1],
             run,
-            keys=[pushed.key for pushed in batch if pushed.key is not None],
+            keys=keys,
         )
         if epoch is not None:
-            for seq, count in zip(seqs, rejected, strict=True):
-                lane.taken[seq] = HandedOver(epoch, quarantined=count)
+            for pushed, count in zip(batch, rejected, strict=True):
+                lost = pushed.path.name in damaged
+                lane.taken[pushed.seq] = HandedOver(epoch, quarantined=pushed.rows if lost else count)
             while len(lane.taken) > _TAKEN_REMEMBERED_MAX:
                 del lane.taken[next(iter(lane.taken))]
         lane.inbox.discard(seqs[-1])
+
+    def _set_aside(self, lane: Lane, stream: StreamState, pushed: Pushed, keys: list[str]) -> None:
+        """A push whose file is damaged: it is kept beside the inbox, and may be sent again with the same key."""
+        _log.error("a push of %d rows to %s is damaged and set aside: %s", pushed.rows, stream.name, pushed.path.name)
+        lane.inbox.set_aside(pushed.path.name)
+        if pushed.key in keys:
+            keys.remove(pushed.key)
 
     def _note_tickets(self, stream: StreamState, visitors: Mapping[str, int], manifests: Sequence[Manifest]) -> None:
         """What an epoch's tasks learned; of SteMs that tuples of other streams visit, it is theirs to know."""
@@ -427,12 +462,12 @@ class Ingest:
 
     def _note_failures(self, manifests: Sequence[Manifest]) -> None:
         for manifest in manifests:
-            self.note_failures(manifest.failures)
+            self.troubles.note(manifest.failures, [file.name for file in manifest.files])
 
-    def note_failures(self, failures: Failures) -> None:
-        for block, (reason, slow) in failures.items():
-            (self.suspended if slow else self.failing)[block] = reason
-            _log.warning("block %d can't be evaluated: %s", block, reason)
+    def note_backfilled(self, stream: StreamState, backfilled: Backfilled) -> None:
+        """What a backfill learned of dear factors, which is what epochs have to know of them."""
+        with self._lock:
+            self._tickets[stream.id] = added(self._tickets.get(stream.id, {}), [backfilled.tickets])
 
     def _work(self, stream: StreamState, lane: Lane) -> None:
         pause = 0.5
@@ -450,7 +485,8 @@ class Ingest:
                 return
             except Exception as error:  # whatever it is, the rows are here and the next attempt may take them in
                 lane.error = error.message if isinstance(error, LadleError) else f"{type(error).__name__}: {error}"
-                _log.warning("pushes to %s wait: %s", stream.name, lane.error)
+                if not self._store.closing.is_set():
+                    _log.warning("pushes to %s wait: %s", stream.name, lane.error)
                 self._stopping.wait(pause)
                 pause = min(pause * 2, self._store.settings.retry_seconds_max)
                 lane.wake.set()

@@ -5,10 +5,12 @@ No Spark job is on this path while the input is small enough and DuckDB is known
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -16,15 +18,20 @@ from ladle.answer import Answer, ResolvedWindow
 from ladle.catalog import Catalog
 from ladle.clock import FIRST_US, LAST_US, to_datetime, to_us
 from ladle.engine.aggregates import Aggregates
+from ladle.engine.browsing import refuse_gone
 from ladle.engine.complete import Kept
+from ladle.engine.deadline import seconds_left
 from ladle.engine.joins import Joins
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
-from ladle.errors import EvaluationError
+from ladle.errors import EvaluationError, LadleError
 from ladle.evaluate import run_residual
 from ladle.pipeline import FileRelation, Pipeline, Relation
 from ladle.plan import Engine, Plan, RowsWindow, Scan
+
+_READING = re.compile("parquet|checksum|failed_read_file|end of", re.IGNORECASE)
+"""In what Spark says when it can't read a file: a damaged one is looked for then, and named."""
 
 
 class Invoker:
@@ -48,10 +55,17 @@ class Invoker:
         """With `keep_nothing` everything is computed anew, and nothing of it kept (PSoup's NoMat)."""
         started = time.perf_counter()
         wall_us = self._store.clock.now_us()
-        now_us = to_us(now) if now is not None else now_of(plan, catalog, wall_us)
         reader = Reader(self._store, catalog, wall_us)
         folded = plan.residual.aggregate is not None and not keep_nothing
-        extents = [reader.extent(scan, now_us) for scan in plan.scans]
+        if now is None:
+            found_us = catalog.now_us(plan.streams, wall_us)
+            extents = [reader.extent(scan, found_us) for scan in plan.scans]
+            # While NOW is undefined windows are empty, and expressions get the wall clock.
+            now_us = wall_us if found_us is None else found_us
+        else:
+            now_us = to_us(now)
+            refuse_gone(plan, catalog, reader, wall_us, now_us)
+            extents = [reader.extent_at(scan, now_us) for scan in plan.scans]
         table = None if kept is None else kept.answer(catalog, extents, now_us)
         if table is None:
             table = self.aggregates.answer(plan, catalog, reader, extents[0]) if folded else None
@@ -92,16 +106,30 @@ class Invoker:
             except EvaluationError:
                 # What raised may be a tuple that has no partner, or the pairs were too many: the statement itself says.
                 pass
-        left_to_spark: dict[int, FileRelation] = {}
         if engine is Engine.SPARK:
-            left_to_spark = {
-                number: self._files(catalog, reader, scan, extents[number])
-                for number, scan in enumerate(plan.scans)
-                if not isinstance(scan.window, RowsWindow)
-            }
-        relations = self._read(plan, reader, extents, kept, but_for=left_to_spark)
-        relations |= {plan.scans[number].relation: files for number, files in left_to_spark.items()}
-        return self.compute(plan, relations, now_us, engine)
+            return self._by_spark(plan, catalog, reader, extents, kept, now_us)
+        return self.compute(plan, self._read(plan, reader, extents, kept, but_for=()), now_us, engine)
+
+    def _by_spark(
+        self, plan: Plan, catalog: Catalog, reader: Reader, extents: list[Extent], kept: Kept | None, now_us: int
+    ) -> pa.Table:
+        """Spark reads the files itself."""
+        files = {
+            number: _Files(catalog, reader, scan, extents[number])
+            for number, scan in enumerate(plan.scans)
+            if not isinstance(scan.window, RowsWindow)
+        }
+        relations = self._read(plan, reader, extents, kept, but_for=files)
+        for number, own in files.items():
+            self._store.damage.check_footers(own.stream.name, self._store.directory(own.stream), own.files)
+            relations[plan.scans[number].relation] = own.relation(self._store.directory(own.stream))
+        try:
+            return self.compute(plan, relations, now_us, Engine.SPARK)
+        except LadleError as error:
+            if _READING.search(error.message):
+                for own in files.values():
+                    self._store.damage.name(own.stream.name, self._store.directory(own.stream), own.files)
+            raise
 
     def _read(
         self, plan: Plan, reader: Reader, extents: list[Extent], kept: Kept | None, *, but_for: Container[int]
@@ -120,12 +148,12 @@ class Invoker:
         """Run a residual over what was read for it; `joined` is the statement over joins."""
         settings = self._store.settings
         if engine is Engine.SPARK:
-            return self._pipeline().run_residual(plan, relations, now_us, settings.invoke_seconds_max)
+            return self._pipeline().run_residual(plan, relations, now_us, seconds_left(settings))
         return run_residual(
             plan,
             relations,
             now_us,
-            seconds_max=settings.invoke_seconds_max,
+            seconds_max=seconds_left(settings),
             memory_bytes_max=settings.residual_memory_bytes_max,
             joined=joined,
         )
@@ -135,32 +163,29 @@ class Invoker:
         of_streams = sum(reader.input_rows(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True))
         return of_streams + sum(reader.table_rows(each) for each in plan.tables)
 
-    def _files(self, catalog: Catalog, reader: Reader, scan: Scan, extent: Extent) -> FileRelation:
+
+class _Files:
+    """The files that a scan reads, for Spark to read them."""
+
+    def __init__(self, catalog: Catalog, reader: Reader, scan: Scan, extent: Extent) -> None:
         stream = catalog.stream(scan.block.stream)
-        assert stream is not None
-        directory = self._store.directory(stream)
-        names = dict.fromkeys(piece.file.name for piece in reader.pieces(scan, extent))
+        assert stream is not None, f"stream {scan.block.stream} of a bound plan"
+        self.stream = stream
+        self.files = list({piece.file.name: piece.file for piece in reader.pieces(scan, extent)}.values())
+        self._scan = scan
+        self._extent = extent
+
+    def relation(self, directory: Path) -> FileRelation:
+        schema = self.stream.schema
         return FileRelation(
-            tuple(directory / name for name in names),
-            stream.schema.arrow,
-            stream.schema.timestamp_column,
-            extent.begin_us,
-            extent.end_us,
-            tuple(factor.sql for factor in scan.block.factors),
-            scan.columns,
+            tuple(directory / file.name for file in self.files),
+            schema.arrow,
+            schema.timestamp_column,
+            self._extent.begin_us,
+            self._extent.end_us,
+            tuple(factor.sql for factor in self._scan.block.factors),
+            self._scan.columns,
         )
-
-
-def now_of(plan: Plan, catalog: Catalog, wall_us: int) -> int:
-    """A query's NOW: the lowest clock of its event-time streams, or the wall clock if none has one yet."""
-    return clock_of(plan.streams, catalog, wall_us)
-
-
-def clock_of(names: Iterable[str], catalog: Catalog, wall_us: int) -> int:
-    """The same of a query that reads these streams."""
-    streams = [catalog.stream(name) for name in names]
-    clocks = [s.clock_us for s in streams if s is not None and s.event_time and s.clock_us is not None]
-    return min(clocks, default=wall_us)
 
 
 def resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
@@ -172,10 +197,10 @@ def resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
 @lru_cache(maxsize=1_024)
 def _resolved_window(stream: str, extent: Extent, rows: int | None) -> ResolvedWindow:
     """Made once for all who ask for that window."""
-    # A bound before the first or after the last moment there is bounds nothing.
+    # A begin before the first moment there is bounds nothing, and so does an end after the last.
     return ResolvedWindow(
         stream,
-        None if extent.begin_us < FIRST_US else to_datetime(extent.begin_us),
-        None if extent.end_us > LAST_US else to_datetime(extent.end_us),
+        None if extent.begin_us < FIRST_US else to_datetime(min(extent.begin_us, LAST_US)),
+        None if extent.end_us > LAST_US else to_datetime(max(extent.end_us, FIRST_US)),
         rows,
     )

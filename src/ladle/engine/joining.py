@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from ladle.archive.segments import DataFile
 from ladle.catalog import Catalog, Factors, StreamState
-from ladle.engine.invoke import clock_of
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
+from ladle.engine.troubles import Pause
 from ladle.pipeline import Pipeline
 from ladle.plan import PairJoin, Reach, Window
 from ladle.plan.join import reach
@@ -33,11 +33,14 @@ from ladle.plan.query import calling
 from ladle.plan.window import MAX_US
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
 from ladle.stem.joining import JoinProbe, JoinSide, JoinTask, Probed
-from ladle.stem.pairs import Blocks, JoinCoverage, owner_of
+from ladle.stem.moving import Moved, move_pairs
+from ladle.stem.pairs import Blocks, Cover, Found, JoinCoverage, owner_of, write_pairs
 
 _log = logging.getLogger(__name__)
 
 _TASKS_PER_JOB_MAX = 16
+_JOB_SECONDS_MAX = 1.0
+"""What functions that come after a join may take in one task of a job."""
 _OWED_ROWS_MAX = 1 << 18
 """Tuples whose pairs an epoch finds for others, beside its own."""
 
@@ -84,8 +87,12 @@ class Joining:
         self._lock = threading.Lock()
         self._claimed: set[tuple[str, Combo]] = set()
         """Pairs of files that are being joined."""
+        self.stuck = False
+        """Whether the last job found pairs that could not be kept."""
         self.failing: dict[tuple[str, Combo], str] = {}
         """Pairs of files that could not be joined, with the reason: they are computed on invocation."""
+        self._pauses: dict[str, Pause] = {}
+        """Of joins that call functions and failed somewhere, by what they are known by: functions may begin to work."""
 
     # -- what is wanted --
 
@@ -151,7 +158,7 @@ class Joining:
             return []
         wanted = np.zeros((len(lefts), len(rights)), dtype=np.bool_)
         for left_window, right_window, streams in demand.views:
-            now_us = clock_of(streams, catalog, wall_us)
+            now_us = catalog.now_us(streams, wall_us)
             left = _touched(reader, demand.left, left_window, now_us)
             right = _touched(reader, demand.right, right_window, now_us)
             # Within reach of a window is what was in it with some NOW that an epoch may have passed over.
@@ -162,16 +169,17 @@ class Joining:
         wanted &= right_first[None, :] - left_last[:, None] < demand.reach.high
         return [(lefts[left], rights[right]) for left, right in zip(*wanted.nonzero(), strict=True)]
 
-    def missing(self, catalog: Catalog, demand: Demand) -> list[tuple[DataFile, DataFile]]:
-        """Those of them that are not covered."""
+    def missing(self, catalog: Catalog, demand: Demand, *, retrying: bool = False) -> list[tuple[DataFile, DataFile]]:
+        """Those of them that are not covered; those that failed before only when they are to be tried again."""
         coverage = self._store.join_coverage(demand.digest)
+        failing: Collection[tuple[str, Combo]] = () if retrying else self.failing
         with self._lock:
             return [
                 (left, right)
                 for left, right in self.needed(catalog, demand)
                 if not _is_covered(coverage, demand, left.name, right.name)
                 and (demand.digest, (left.name, right.name)) not in self._claimed
-                and (demand.digest, (left.name, right.name)) not in self.failing
+                and (demand.digest, (left.name, right.name)) not in failing
             ]
 
     # -- with an epoch --
@@ -214,30 +222,40 @@ class Joining:
             touched = np.zeros(len(other.files), dtype=np.bool_)
             for left_window, right_window, streams in demand.views:
                 window = (left_window, right_window)[number]
-                touched |= _touched(reader, other, window, clock_of(streams, catalog, wall_us))
+                touched |= _touched(reader, other, window, catalog.now_us(streams, wall_us))
             return tuple(Probed(other.files[at].name, _span(other.files[at])) for at in np.flatnonzero(touched))
 
         as_left, as_right = probed(demand.left, demand.right, 1), probed(demand.right, demand.left, 0)
+        names = {each.name for each in (*as_left, *as_right)}
         sides = tuple(side for side, own in enumerate((demand.left, demand.right)) if own.id == stream.id)
-        return JoinProbe(self._task(demand, "", ()), as_left, as_right, sides)
+        return JoinProbe(self._task(demand, "", (), names), as_left, as_right, sides)
 
     # -- by the backfill --
 
     def run_job(self, catalog: Catalog, left_out: BlockSet) -> bool:
         """One job for what is uncovered; whether to go on."""
+        self.stuck = False
         if not catalog.queries.joining:
             return False
         for demand in self.demands(catalog, left_out):
-            found = [task for task, _ in self._tasks(demand, self.missing(catalog, demand))]
+            missing = self.missing(catalog, demand, retrying=self._is_due(demand))
+            found = [task for task, _ in self._tasks(demand, missing)]
             tasks = found[:_TASKS_PER_JOB_MAX]
             if not tasks:
                 continue
             with self._claiming(tasks):
-                failures = self._pipeline().run_joins(tasks)
-            return self._note(demand, tasks, failures)
+                joined = self._pipeline().run_joins(tasks)
+            progressed = self._note(demand, tasks, joined.failures) or joined.unfinished
+            self.stuck = not progressed
+            return progressed
         return False
 
-    def _note(self, demand: Demand, tasks: Sequence[JoinTask], failures: dict[str, str]) -> bool:
+    def _is_due(self, demand: Demand) -> bool:
+        """Whether pairs that failed are tried again: only those of functions can turn out otherwise."""
+        pause = self._pauses.get(demand.digest)
+        return bool(demand.late) and pause is not None and not pause.rests(self._store.clock.now_us())
+
+    def _note(self, demand: Demand, tasks: Sequence[JoinTask], failures: Mapping[str, str]) -> bool:
         """What a job has covered, and what it can't; whether it got anywhere."""
         coverage = self._store.join_coverage(demand.digest)
         progressed = False
@@ -245,12 +263,58 @@ class Joining:
             reason = failures.get(task.owner)
             lacking = [files for files in task.files if not _is_covered(coverage, demand, *files)]
             progressed |= len(lacking) < len(task.files)
+            for files in task.files:
+                self.failing.pop((demand.digest, files), None)
             # What raises is computed on invocation. What is merely lacking was deleted meanwhile: another time.
             if reason is not None and lacking:
                 self.failing |= {(demand.digest, files): reason for files in lacking}
+                self._pauses.setdefault(demand.digest, Pause()).note(self._store.clock.now_us())
                 progressed = True
                 _log.warning("%s is joined on invocation where %s takes part: %s", demand.pair.text, task.owner, reason)
         return progressed
+
+    # -- by compaction --
+
+    def move(self, catalog: Catalog, stream: StreamState, run: Sequence[DataFile], merged: DataFile) -> None:
+        """Let a file that has the tuples of others have their pairs too. What is not known of one of them stays
+        uncovered, and the backfill finds it.
+        """
+        if not catalog.queries.joining:
+            return
+        for demand in self.demands(catalog):
+            found: list[Found] = []
+            is_left, is_right = demand.left.id == stream.id, demand.right.id == stream.id
+            parts = {file.name for file in run}
+            if is_left:
+                others = [file for file in demand.right.files if file.name not in parts or not is_right]
+                found += [moved for file in others if (moved := self._moved(demand, run, [file], merged, file))]
+            if is_right:
+                others = [file for file in demand.left.files if file.name not in parts or not is_left]
+                found += [moved for file in others if (moved := self._moved(demand, [file], run, file, merged))]
+            if is_left and is_right and (moved := self._moved(demand, run, run, merged, merged)):
+                found.append(moved)
+            if found:
+                write_pairs(self._store.warehouse.joins / demand.digest, merged.name, found)
+
+    def _moved(
+        self, demand: Demand, lefts: Sequence[DataFile], rights: Sequence[DataFile], left: DataFile, right: DataFile
+    ) -> Found | None:
+        """The pairs of two files from those of their parts."""
+        coverage = self._store.join_coverage(demand.digest)
+        parts: list[Moved] = []
+        left_start = 0
+        for one in lefts:
+            right_start = 0
+            for other in rights:
+                if demand.reach.allows(_span(one), _span(other)):
+                    entry = coverage.find(one.name, other.name, demand.reach, demand.left_blocks, demand.right_blocks)
+                    if entry is None:
+                        return None
+                    parts.append(Moved(entry, left_start, right_start))
+                right_start += other.rows
+            left_start += one.rows
+        cover = Cover(left.name, right.name, demand.reach, demand.left_blocks, demand.right_blocks)
+        return move_pairs(cover, parts) if parts else None
 
     # -- files nobody needs --
 
@@ -284,6 +348,11 @@ class Joining:
                     coverage.remove([file.name])
         living = {name for stream in catalog.streams.values() for name in (file.name for file in stream.files)}
         with self._lock:
+            self._pauses = {
+                digest: pause
+                for digest, pause in self._pauses.items()
+                if digest in demands and any(digest == failing for failing, _ in self.failing)
+            }
             self.failing = {
                 key: why for key, why in self.failing.items() if key[0] in demands and living.issuperset(key[1])
             }
@@ -303,27 +372,31 @@ class Joining:
             combos = owned[name]
             files = {file.name: file.rows for combo in combos for file in combo}
             names = tuple((left.name, right.name) for left, right in combos)
-            tasks.append((self._task(demand, name, names), sum(files.values())))
+            tasks.append((self._task(demand, name, names, files), sum(files.values())))
         return tasks
 
-    def _task(self, demand: Demand, owner: str, files: tuple[Combo, ...]) -> JoinTask:
+    def _task(self, demand: Demand, owner: str, files: tuple[Combo, ...], read: Collection[str]) -> JoinTask:
         settings = self._store.settings
         return JoinTask(
             demand.pair,
             demand.reach,
-            self._side(demand.left, demand.left_blocks, demand.late),
-            self._side(demand.right, demand.right_blocks, demand.late),
+            self._side(demand.left, demand.left_blocks, demand.late, read),
+            self._side(demand.right, demand.right_blocks, demand.late, read),
             self._store.warehouse.joins / demand.digest,
             owner,
             files,
             settings.join_pairs_max,
             settings.factor_seconds_max,
+            _JOB_SECONDS_MAX,
         )
 
-    def _side(self, stream: StreamState, blocks: Blocks, late: Mapping[int, Factors]) -> JoinSide:
+    def _side(
+        self, stream: StreamState, blocks: Blocks, late: Mapping[int, Factors], read: Collection[str]
+    ) -> JoinSide:
         paths, schema = self._store.warehouse.stream(stream.id), stream.schema
         own = {block: factors for block, factors in late.items() if blocks is not None and block in blocks}
-        return JoinSide(paths.archive, paths.results, schema.arrow, schema.timestamp_column, blocks, own)
+        checks = {file.name: file.checks for file in stream.files if file.checks is not None and file.name in read}
+        return JoinSide(paths.archive, paths.results, schema.arrow, schema.timestamp_column, blocks, own, checks)
 
     @contextmanager
     def _claiming(self, tasks: Collection[JoinTask]) -> Iterator[None]:
@@ -364,7 +437,7 @@ def _is_covered(coverage: JoinCoverage, demand: Demand, left: str, right: str) -
     return coverage.find(left, right, demand.reach, demand.left_blocks, demand.right_blocks) is not None
 
 
-def _touched(reader: Reader, stream: StreamState, window: Window, now_us: int) -> Mask:
+def _touched(reader: Reader, stream: StreamState, window: Window, now_us: int | None) -> Mask:
     """Which files have tuples of a window, or of where it will be when its streams have caught up with each other."""
     extent = reader.extent_of(window, stream, now_us)._replace(end_us=MAX_US)
     touched = np.zeros(len(stream.files), dtype=np.bool_)

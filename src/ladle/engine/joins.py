@@ -19,14 +19,17 @@ import pyarrow as pa
 
 from ladle.catalog import Catalog
 from ladle.columns import from_numpy, to_numpy
+from ladle.engine.deadline import seconds_left
 from ladle.engine.gather import collect
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
+from ladle.engine.said import said_of
 from ladle.engine.store import Store
 from ladle.evaluate import evaluate_keys
 from ladle.plan import Block, Edge, Factor, Join, JoinKey, Plan, Scan
 from ladle.plan.join import reach
 from ladle.stem.data_stem import NO_PAIRS, DataStem, Pairs, TooManyPairs, join
+from ladle.stem.masks import States
 from ladle.stem.match import satisfying
 from ladle.stem.pairs import Blocks, JoinCoverage, Rows
 
@@ -69,12 +72,20 @@ class _Side:
     """One scan of a join: its rows in the window, and where they are."""
 
     def __init__(
-        self, table: pa.Table, files: Sequence[_File], time_column: str, late: Sequence[Factor], seconds_max: float
+        self,
+        table: pa.Table,
+        files: Sequence[_File],
+        time_column: str,
+        late: Sequence[Factor],
+        known: Mapping[str, States],
+        seconds_max: float,
     ) -> None:
         self.table = table
         self.files = files
         self._time_column = time_column
         self._late = late
+        self._known = known
+        """What functions have said of rows before."""
         self._seconds_max = seconds_max
         self._keys: dict[str, pa.Array] = {}
         self._answers: Answers | None = None
@@ -98,7 +109,8 @@ class _Side:
         unknown = np.unique(places[self._answers[places] == _UNKNOWN])
         if len(unknown):
             rows = self.table.take(from_numpy(unknown))
-            self._answers[unknown] = satisfying(rows, list(self._late), seconds_max=self._seconds_max)
+            known = {sql: states[unknown] for sql, states in self._known.items()}
+            self._answers[unknown] = satisfying(rows, list(self._late), seconds_max=self._seconds_max, known=known)
         mask: Mask = self._answers[places] == _YES
         return None if mask.all() else mask
 
@@ -261,7 +273,9 @@ class _Joining:
                 place += len(together)
                 numbers = []
         table = collect([pick for _, pick, _ in picks], stream.schema.select(names))
-        return _Side(table, files, time_column, late, self._store.settings.invoke_seconds_max)
+        coverage, block = self._store.coverage(stream, at=self._catalog.seq), self._catalog.block_id(scan.block)
+        known = said_of(coverage, block, late, [each[0] for each in picks], [each[1] for each in picks])
+        return _Side(table, files, time_column, late, known, seconds_left(self._store.settings))
 
     def _pairs(self, edge: Edge) -> Pairs:
         """The pairs of two scans, by their places."""

@@ -36,6 +36,7 @@ class Extent(NamedTuple):
 
 
 EVERYTHING = Extent(MIN_US, MAX_US)
+NOTHING = Extent(MIN_US, MIN_US)
 
 
 @dataclass(frozen=True, slots=True)

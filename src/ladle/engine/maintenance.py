@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,9 @@ from ladle.engine.backfill import needed_files
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
 from ladle.engine.tables import Tables
-from ladle.errors import LadleError
-from ladle.stem.backfill import run_backfill
+from ladle.errors import DamagedFile, LadleError
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
+from ladle.stem.moving import move_masks, move_results
 from ladle.stem.pairs import SUFFIX as PAIRS_SUFFIX
 from ladle.stem.results import SUFFIX
 
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 10.0
 _MERGES_PER_ROUND = 8
+_CLAIM_SECONDS_MAX = 5.0
+"""How long a merge waits for a job of the backfill, which takes a second."""
 _ABANDONED_SECONDS = 600.0
 """A half-written file this old has no writer any more, wherever it ran."""
 _QUERY_SET_SECONDS = 3_600.0
@@ -53,6 +56,8 @@ class Maintenance:
         self._doomed: list[tuple[float, int, Path]] = []
         self._looked = -_LOOK_SECONDS
         self._queries_looked: Mapping[str, QueryState] | None = None
+        self.derived_bytes = {"results": 0, "joins": 0}
+        """On disk, by kind, when it was last looked at."""
         self.errors: dict[str, str] = {}
         """What could not be done in the last round, by task."""
 
@@ -97,9 +102,10 @@ class Maintenance:
 
     def _compact(self) -> None:
         merges = 0
-        for stream in _all_streams(self._store.catalog):
-            for run in mergeable(stream.files, self._store.settings.compact_files_min, self._rows_max):
-                self._merge(stream, run)
+        for stream in self._store.catalog.all_streams():
+            files_min = self._store.settings.compact_files_min
+            for run in mergeable(stream.files, files_min, self._rows_max, spared=self._store.damage.known):
+                self._merge_unless_damaged(stream, run)
                 merges += 1
                 if merges >= _MERGES_PER_ROUND:
                     return
@@ -108,17 +114,45 @@ class Maintenance:
     def _rows_max(self) -> int:
         return self._store.settings.segment_rows_max
 
+    def _merge_unless_damaged(self, stream: StreamState, run: list[DataFile]) -> None:
+        """A damaged file stays as it is, for its backup to take its place; its neighbours are merged in other runs."""
+        try:
+            with self._ingest.claims.claiming([file.name for file in run], _CLAIM_SECONDS_MAX) as alone:
+                if alone:
+                    self._merge(stream, run)
+        except DamagedFile:
+            directory, damage = self._store.directory(stream), self._store.damage
+            if not [file for file in run if damage.found(stream.name, directory, file)]:
+                raise
+
     def _merge(self, stream: StreamState, run: list[DataFile]) -> None:
         directory = self._store.directory(stream)
         name = f"{uuid.uuid4().hex[:16]}-compact.parquet"
         schema = stream.schema
         with self._store.pin() as catalog:
             merged = compact(directory, run, name, schema.arrow, schema.timestamp_column, self._rows_max)
-            query_set = self._ingest.save_query_set(stream, self._ingest.pages_to_probe(catalog, stream))
-            if query_set:
-                task = self._ingest.probe_file(catalog, stream, directory / name, query_set)
-                self._ingest.note_failures(run_backfill(task))
+            if stream.name.lower() in catalog.streams:  # nothing is kept of a quarantine
+                self._move_derived(catalog, stream, run, merged)
             self._replace(stream, run, (merged,), "compaction")
+
+    def _move_derived(self, catalog: Catalog, stream: StreamState, run: list[DataFile], merged: DataFile) -> None:
+        """Let a new file have what is known of those that it replaces. Nothing is evaluated for that."""
+        coverage = self._store.coverage(stream)
+        directory = self._store.warehouse.stream(stream.id).results
+        kept = catalog.queries.kept_on(stream.name)
+        segments = [segment.rows for segment in merged.segments]
+        move_results(coverage, directory, [file.name for file in run], merged.name, segments, kept.blocks)
+        uncovered = kept.blocks - reduce(BlockSet.__and__, [coverage.covered(file.name) for file in run])
+        masked = {sql for file in run for sql in coverage.masks(file.name)}
+        lacking: dict[str, set[int]] = {}
+        for block in uncovered:
+            for factor in kept.get(block).factors:
+                if factor.functions or factor.sql in masked:
+                    lacking.setdefault(factor.sql, set()).add(block)
+        if lacking:
+            of = {sql: frozenset(blocks) for sql, blocks in lacking.items()}
+            move_masks(coverage, directory, {file.name: file.rows for file in run}, merged.name, of)
+        self._ingest.joining.move(catalog, stream, run, merged)
 
     def _replace(self, stream: StreamState, removed: list[DataFile], added: tuple[DataFile, ...], why: str) -> None:
         names = [file.name for file in removed]
@@ -185,7 +219,8 @@ class Maintenance:
         directories = [*_numbered(warehouse.streams), *_numbered(warehouse.derived / "results")]
         busy = self._ingest.in_flight
         catalog = self._store.catalog
-        known = {file.name for stream in _all_streams(catalog) for file in stream.files}
+        known = {file.name for stream in catalog.all_streams() for file in stream.files}
+        self._store.damage.forget(known)
         spared = {path for _, _, path in self._doomed} | self._store.buried
         for path in listed:
             if is_abandoned(path.name) and _age_seconds(path) > _ABANDONED_SECONDS:
@@ -226,6 +261,11 @@ class Maintenance:
                     useless[pair] = pair[0].isdisjoint(pair[1]) and pair[0].isdisjoint(pair[1].postponed)
                 if useless[pair]:
                     coverage.remove(data_file, name)
+            for data_file in coverage.masked:
+                if data_file in live or not self._is_being_written(data_file):
+                    wanted = needed.get(data_file, NO_BLOCKS)
+                    if not wanted - coverage.covered(data_file):
+                        coverage.remove_masks(data_file)
         self._ingest.joining.clean(catalog, self._is_being_written)
         live_sets = {f"{stream.id}-" for stream in catalog.streams.values()}
         for path in (self._store.warehouse.derived / "querysets").glob("*.page"):  # and none that is being written
@@ -245,6 +285,10 @@ class Maintenance:
                 stat = path.stat()
                 found.append((stat.st_mtime, stat.st_size, path))
         total = sum(size for _, size, _ in found)
+        self.derived_bytes = {
+            kind: sum(size for _, size, path in found if path.parts[len(derived.parts)] == kind)
+            for kind in self.derived_bytes
+        }
         if total <= limit:
             return
         swapped = self._auto.shed(1.0 - 0.8 * limit / total)
@@ -264,8 +308,10 @@ class Maintenance:
         return data_file.partition("-")[0] in self._ingest.in_flight
 
 
-def mergeable(files: tuple[DataFile, ...], files_min: int, rows_max: int) -> Iterator[list[DataFile]]:
-    """Runs of neighbouring small files of one level, each run worth one merge.
+def mergeable(
+    files: tuple[DataFile, ...], files_min: int, rows_max: int, *, spared: Container[str] = ()
+) -> Iterator[list[DataFile]]:
+    """Runs of neighbouring small files of one level, each run worth one merge, without those that are spared.
 
     A merged file is of the next level, so a tuple is rewritten at most once per level: log(n) times in all. Files that
     fill a segment before there are `files_min` of them are merged too; the result is not small, and final.
@@ -274,7 +320,7 @@ def mergeable(files: tuple[DataFile, ...], files_min: int, rows_max: int) -> Ite
     rows = 0
     for file in files:
         count = file.rows
-        small = count * 2 <= rows_max
+        small = count * 2 <= rows_max and file.name not in spared
         if run and (not small or file.level != run[0].level or rows + count > rows_max):
             if small and file.level == run[0].level and len(run) > 1:
                 yield run
@@ -295,13 +341,6 @@ def expired_files(segments: Segments, files: int, floor_us: int) -> list[int]:
     expired[segments.file[segments.ts_max_us > floor_us]] = False
     numbers: list[int] = np.flatnonzero(expired).tolist()
     return numbers
-
-
-def _all_streams(catalog: Catalog) -> Iterator[StreamState]:
-    for stream in catalog.streams.values():
-        yield stream
-        if stream.quarantine is not None:
-            yield stream.quarantine
 
 
 def _numbered(parent: Path) -> list[Path]:

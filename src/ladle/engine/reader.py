@@ -5,40 +5,36 @@ PSoup section 3.3. Segments wholly inside the window need no look at their times
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.archive.segments import CachedColumn, LastFile
+from ladle.archive.cache import CachedColumn, LastFile
 from ladle.archive.tables import groups_of
 from ladle.catalog import Catalog, StreamState
 from ladle.columns import from_numpy, to_numpy
+from ladle.engine.deadline import seconds_left
 from ladle.engine.gather import Numbers, Pick, collect
-from ladle.engine.layout import EVERYTHING, Cut, Extent, Layout, Piece
+from ladle.engine.layout import EVERYTHING, NOTHING, Cut, Extent, Layout, Piece
+from ladle.engine.said import said_of
+from ladle.engine.side_by_side import side_by_side
 from ladle.engine.store import Store
+from ladle.errors import DamagedFile
 from ladle.plan import Block, Factor, RowsWindow, Scan, TableScan, TimeWindow, Window
 from ladle.plan.ranges import Ranges
-from ladle.plan.window import MIN_US
+from ladle.plan.window import MIN_US, WindowKind
 from ladle.stem.blocks import BlockSet, candidates
 from ladle.stem.match import inside, satisfying, split
 from ladle.stem.matches import Matches
 
 _ROWS_PER_EVALUATION = 1 << 20
-_SEGMENTS_SIDE_BY_SIDE_MIN = 4
-"""Fewer are mostly cached, and then read sooner than another thread begins."""
 _FEW = 4
 """When one row of so many is wanted, they are taken out at once."""
-
-_R = TypeVar("_R")
-_readers: ThreadPoolExecutor | None = None
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -56,35 +52,38 @@ class Reader:
         self._directories: dict[int, Path] = {}
         self._last = LastFile()
 
-    def extent(self, scan: Scan, now_us: int) -> Extent:
+    def extent(self, scan: Scan, now_us: int | None) -> Extent:
         """The scan's window at NOW, cut to what the stream retains."""
         return self.extent_of(scan.window, self._stream(scan.block), now_us)
 
-    def extent_of(self, window: Window, stream: StreamState, now_us: int) -> Extent:
-        match window:
-            case TimeWindow():
-                begin_us, end_us = window.resolve(now_us)
-                first_row = 0
-            case RowsWindow(rows):
-                begin_us, end_us = MIN_US, now_us
-                first_row = self._first_row(stream, rows, now_us)
-        floor_us = stream.floor_us(self._wall_us)
-        if floor_us is not None:
-            begin_us = max(begin_us, floor_us)
-        return Extent(begin_us, end_us, first_row)
+    def extent_at(self, scan: Scan, now_us: int) -> Extent:
+        """The same at a NOW that was named: without a window too nothing later is seen."""
+        extent = self.extent(scan, now_us)
+        return extent._replace(end_us=now_us) if scan.window.kind is WindowKind.EVERYTHING else extent
 
-    def extent_as_of(self, scan: Scan, now_us: int, rows: int, clock_us: int | None) -> Extent:
+    def extent_of(self, window: Window, stream: StreamState, now_us: int | None) -> Extent:
+        floor_us = stream.floor_us(self._wall_us)
+        extent = self._extent(window, now_us, floor_us)
+        if now_us is None or not isinstance(window, RowsWindow):
+            return extent
+        return extent._replace(first_row=self._first_row(stream, window.rows, now_us))
+
+    def extent_as_of(self, scan: Scan, now_us: int | None, rows: int, clock_us: int | None) -> Extent:
         """The scan's window at NOW when its stream had so many tuples, and that clock."""
-        stream = self._stream(scan.block)
+        stream, window = self._stream(scan.block), scan.window
         floor_us = None if stream.retain_us is None or clock_us is None else clock_us - stream.retain_us
-        first_row = 0
-        match scan.window:
-            case TimeWindow() as window:
-                begin_us, end_us = window.resolve(now_us)
-            case RowsWindow(count):
-                begin_us, end_us = MIN_US, now_us
-                first_row = self._first_row_as_of(stream, count, now_us, floor_us, rows)
-        return Extent(begin_us if floor_us is None else max(begin_us, floor_us), end_us, first_row)
+        extent = self._extent(window, now_us, floor_us)
+        if now_us is None or not isinstance(window, RowsWindow):
+            return extent
+        return extent._replace(first_row=self._first_row_as_of(stream, window.rows, now_us, floor_us, rows))
+
+    def _extent(self, window: Window, now_us: int | None, floor_us: int | None) -> Extent:
+        """A window at NOW, without looking at rows. While NOW is undefined windows that move with it are empty."""
+        if now_us is None and window.kind.moves:
+            return NOTHING
+        now_us = self._wall_us if now_us is None else now_us
+        begin_us, end_us = window.resolve(now_us) if isinstance(window, TimeWindow) else (MIN_US, now_us)
+        return Extent(begin_us if floor_us is None else max(begin_us, floor_us), end_us)
 
     def pieces(self, scan: Scan, extent: Extent) -> list[Piece]:
         """The segments that may hold tuples of the window, in arrival order."""
@@ -148,6 +147,16 @@ class Reader:
         groups = np.flatnonzero(layout.segments.file == file).tolist()
         return np.concatenate([self.columns(stream, layout.piece(at), column, once=True)[0].values for at in groups])
 
+    def times_in(self, stream: StreamState, extent: Extent) -> Indices:
+        """The timestamps of the tuples of an extent."""
+        found = []
+        for piece in self._layout(stream).cut(extent).pieces:
+            (column,) = self.columns(stream, piece, (stream.schema.timestamp_column,))
+            assert column.values is not None, "every tuple has a timestamp"
+            start, stop, inside = self._within(stream, piece, extent)
+            found.append(column.values[start:stop] if inside is None else column.values[inside])
+        return np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+
     def table(self, scan: TableScan) -> pa.Table:
         """The rows of a table, as it stands in this snapshot; from the cache."""
         table = self._catalog.table(scan.table)
@@ -157,7 +166,10 @@ class Reader:
         if table.file is None:
             return fields.empty_table()
         directory, read = self._store.warehouse.table(table.id), self._store.cache.columns
-        groups = [read(directory, table.file, group, scan.columns, schema) for group in groups_of(table.rows)]
+        groups = [
+            read(directory, table.file, group, scan.columns, schema, checks=table.checks)
+            for group in groups_of(table.rows)
+        ]
         columns = [pa.chunked_array([column.array for column in parts]) for parts in zip(*groups, strict=True)]
         return pa.Table.from_arrays(columns, schema=fields)
 
@@ -211,7 +223,12 @@ class Reader:
         if directory is None:
             directory = self._directories[stream.id] = self._store.directory(stream)
         name, group, last = piece.file.name, piece.row_group, self._last
-        return self._store.cache.columns(directory, name, group, names, stream.schema.arrow, once=once, last=last)
+        try:
+            return self._store.cache.columns(
+                directory, name, group, names, stream.schema.arrow, checks=piece.file.checks, once=once, last=last
+            )
+        except DamagedFile as error:
+            raise self._store.damage.note(stream.name, name, error) from error
 
     def segment(self, stream: StreamState, piece: Piece, names: tuple[str, ...]) -> pa.Table:
         """The same as a table."""
@@ -310,10 +327,10 @@ class Reader:
             found.append(pick.rows > 0)
             return pick
 
-        picks = _side_by_side(compare, pieces)
+        picks = side_by_side(compare, pieces)
         if others:
-            picks = self._satisfying(stream, others, pieces, picks)
-            picks = _side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, columns), pieces, picks)
+            picks = self._satisfying(stream, block, others, pieces, picks)
+            picks = side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, columns), pieces, picks)
         yield from zip(pieces, picks, strict=True)
 
     def _compare(
@@ -347,16 +364,20 @@ class Reader:
         return pick.gathered() if pick.rows * _FEW <= piece.rows else pick
 
     def _satisfying(
-        self, stream: StreamState, factors: list[Factor], pieces: list[Piece], picks: list[Pick]
+        self, stream: StreamState, block: Block, factors: list[Factor], pieces: list[Piece], picks: list[Pick]
     ) -> list[Pick]:
-        """Of rows of some segments those that satisfy factors which are evaluated: once for all of them."""
+        """Of rows of some segments those that satisfy factors which are evaluated: once for all of them. What dear ones
+        have said before is not asked again.
+        """
         names = tuple(sorted({column for factor in factors for column in factor.columns}))
         names = names or (stream.schema.timestamp_column,)
-        read = _side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, names), pieces, picks)
+        read = side_by_side(lambda piece, pick: self._with_columns(stream, piece, pick, names), pieces, picks)
         whole = collect(read, stream.schema.select(names))
         if not len(whole):
             return picks
-        mask = satisfying(whole, factors, seconds_max=self._store.settings.invoke_seconds_max)
+        coverage = self._store.coverage(stream, at=self._catalog.seq)
+        known = said_of(coverage, self._catalog.block_id(block), factors, pieces, picks)
+        mask = satisfying(whole, factors, seconds_max=seconds_left(self._store.settings), known=known)
         ends = np.cumsum([pick.rows for pick in picks])
         return [pick.narrowed(part) for pick, part in zip(picks, np.split(mask, ends[:-1]), strict=True)]
 
@@ -374,7 +395,7 @@ class Reader:
         either = block_id, candidates(block_id)
         return sum(int(counts[kind]) for kind, blocks in enumerate(sets) if any(b in blocks for b in either)), total
 
-    def covering(self, window: Window, name: str, now_us: int) -> tuple[int, list[tuple[BlockSet, int]]]:
+    def covering(self, window: Window, name: str, now_us: int | None) -> tuple[int, list[tuple[BlockSet, int]]]:
         """How many segments of a stream a window has, and how many of them each set of blocks covers."""
         stream = self._catalog.stream(name)
         assert stream is not None, f"stream {name} of a bound plan"
@@ -458,16 +479,6 @@ class Reader:
         stream = self._catalog.stream(block.stream)
         assert stream is not None, f"stream {block.stream} of a bound plan"
         return stream
-
-
-def _side_by_side(call: Callable[..., _R], *arguments: Sequence[Any]) -> list[_R]:
-    """Call with each argument, on all cores: segments are read and decoded outside Python's lock."""
-    if len(arguments[0]) < _SEGMENTS_SIDE_BY_SIDE_MIN:
-        return [call(*each) for each in zip(*arguments, strict=True)]
-    global _readers  # noqa: PLW0603 -- made on first need, and then for good
-    if _readers is None:
-        _readers = ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="ladle-read")
-    return list(_readers.map(call, *arguments))
 
 
 def cut_to(table: pa.Table, time: str, extent: Extent) -> pa.Table:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from ladle.catalog import Catalog, QueryState, StreamState, View
 from ladle.clock import to_datetime
 from ladle.collector import uncollected
+from ladle.engine.analyze import operators
 from ladle.engine.auto import Auto
 from ladle.engine.background import Background
+from ladle.engine.figures import Asked, Figures
 from ladle.engine.ingest import Ingest
-from ladle.engine.invoke import clock_of
+from ladle.engine.invoke import Invoker
+from ladle.engine.maintenance import Maintenance
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
-from ladle.status import QueryStatus, StreamStatus
+from ladle.pipeline import Pipeline
+from ladle.status import Pulse, QueryStatus, SourceStatus, StreamStatus
 from ladle.stem.blocks import candidates
 
 
@@ -27,19 +31,51 @@ class Report:
     def streams(self, catalog: Catalog) -> tuple[StreamStatus, ...]:
         return tuple(self._stream(stream) for stream in catalog.streams.values())
 
+    def pulse(self, catalog: Catalog, invocations: int, sources: tuple[SourceStatus, ...]) -> Pulse:
+        streams, cache = catalog.streams.values(), self._store.cache
+        return Pulse(
+            catalog.epoch,
+            len(catalog.queries),
+            invocations,
+            self.streams(catalog),
+            sources,
+            {s.name: operators(self._ingest.tickets(s), s.schema.arrow.names) for s in streams},
+            cache.hits,
+            cache.misses,
+        )
+
+    def figures(self, asked: Asked, pipeline: Pipeline, invoker: Invoker, maintenance: Maintenance) -> Figures:
+        busiest, others = asked.busiest()
+        wall_us, epochs = self._store.clock.now_us(), self._ingest.epochs
+        streams = self._store.catalog.streams.values()
+        return Figures(
+            {s.name: (wall_us - s.clock_us) / 1e6 for s in streams if s.event_time and s.clock_us is not None},
+            {s.name: epochs[s.id] for s in streams if s.id in epochs},
+            busiest,
+            others,
+            maintenance.derived_bytes,
+            {
+                "cache": self._store.cache.bytes,
+                "aggregates": invoker.aggregates.bytes,
+                "answers": self._background.all_kept_bytes,
+            },
+            pipeline.started,
+            pipeline.restarts,
+        )
+
     def queries(
-        self, catalog: Catalog, invocations: Mapping[str, int], names: Iterable[str] | None = None
+        self, catalog: Catalog, invocations: Callable[[str], int], names: Iterable[str] | None = None
     ) -> tuple[QueryStatus, ...]:
         wall_us = self._store.clock.now_us()
         covering = _Covering(Reader(self._store, catalog, wall_us), catalog, wall_us)
         with uncollected():
             asked = catalog.queries.in_order() if names is None else map(catalog.query, names)
             known = (query for query in asked if query is not None)
-            return tuple(self._query(covering, query, invocations.get(query.name, 0)) for query in known)
+            return tuple(self._query(covering, query, invocations(query.name)) for query in known)
 
     def problem(self, query: QueryState) -> str | None:
         """Why some segments stay uncovered for a query, when they do."""
-        reasons = (self._ingest.suspended.get(block) or self._ingest.failing.get(block) for block in query.blocks)
+        reasons = (self._ingest.troubles.reason(block) for block in query.blocks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def _stream(self, stream: StreamState) -> StreamStatus:
@@ -95,6 +131,6 @@ class _Covering:
         return counts
 
     def _look(self, view: View) -> tuple[int, list[tuple[frozenset[int], int]]]:
-        now_us = clock_of(view.streams, self._catalog, self._wall_us)
+        now_us = self._catalog.now_us(view.streams, self._wall_us)
         total, kinds = self._reader.covering(view.window, view.stream, now_us)
         return total, [(frozenset(blocks), count) for blocks, count in kinds]

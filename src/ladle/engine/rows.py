@@ -1,4 +1,4 @@
-"""Rows as people have them (dictionaries, Arrow, pandas) into a table for the inbox, or for a table."""
+"""Rows as people have them (dictionaries, Arrow, pandas, Spark) into a table for the inbox, or for a table."""
 
 from __future__ import annotations
 
@@ -73,6 +73,8 @@ def _given(rows: Any) -> pa.Table | list[Any]:
         return pa.Table.from_batches([rows])
     if isinstance(rows, pa.Table):
         return rows
+    if type(rows).__module__.startswith("pyspark.sql."):
+        return _collected(rows)
     if hasattr(rows, "__arrow_c_stream__") or type(rows).__module__.partition(".")[0] == "pandas":
         return _given(_from_frame(rows))
     if isinstance(rows, Mapping):
@@ -81,8 +83,17 @@ def _given(rows: Any) -> pa.Table | list[Any]:
         return list(rows)
     raise TypeMismatch(
         f"Rows can't be a {type(rows).__name__}.",
-        hint="give a list of dictionaries, a pandas DataFrame or an Arrow table",
+        hint="give a dictionary or a list of them, a pandas or Spark DataFrame, or an Arrow table",
     )
+
+
+def _collected(frame: Any) -> pa.Table:
+    """The rows of a Spark DataFrame; another object of Spark's is none of ours."""
+    from ladle.pipeline.frames import collected, is_frame
+
+    if not is_frame(frame):
+        raise TypeMismatch(f"Rows can't be a {type(frame).__name__} of Spark.", hint="give a DataFrame of it")
+    return collected(frame)
 
 
 def _from_frame(frame: Any) -> pa.Table:

@@ -11,19 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as replaced
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ladle import sql
 from ladle.access import Role, Token, User
 from ladle.answer import Answer
 from ladle.catalog import Catalog, QueryState, Seen
+from ladle.config import Settings
 from ladle.engine.defining import Source
 from ladle.engine.definitions import mode_of, standing_query
 from ladle.engine.handles import Body, HandedOver, Query, Stream, Table
+from ladle.engine.places import Places
 from ladle.engine.rights import Rights
 from ladle.engine.source import Definition
 from ladle.engine.tables import Change
-from ladle.errors import Denied
+from ladle.engine.unnamed import register_unnamed
+from ladle.errors import Denied, LadleError
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql.statements import CreateSource, Materialize
@@ -45,6 +49,7 @@ class Session:
         self.user = user
         self._address = address
         self.rights = _Rights(self, db.rights)
+        self._places = Places(db.path)
 
     def note(self, action: str, target: str, outcome: str) -> None:
         """What the user changed, and what was refused, for the audit log."""
@@ -66,6 +71,10 @@ class Session:
             self.note(action, target, "denied")
             raise
         self.note(action, target, "done")
+
+    @property
+    def settings(self) -> Settings:
+        return self._db.settings
 
     @property
     def catalog(self) -> Catalog:
@@ -110,15 +119,18 @@ class Session:
         catalog = self.catalog
         state = catalog.query(text)
         if state is None:
-            return self.explain_plan(sql.bind(text, catalog), catalog, analyze=analyze)
+            return self.explain_plan(sql.bind(text, catalog, self.settings), catalog, analyze=analyze)
         if self.hides(state.plan):
             return f"standing query {state.name}\n  {HIDDEN}"
-        return self._db.explain(state.name, analyze=analyze, to=self.user)
+        return self._shown(self._db.explain(state.name, analyze=analyze, to=self.user))
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
         if self.hides(plan):
             return f"one-off query\n  {HIDDEN}"
-        return self._db.explain_plan(plan, bound_to, analyze=analyze, to=self.user)
+        return self._shown(self._db.explain_plan(plan, bound_to, analyze=analyze, to=self.user))
+
+    def _shown(self, text: str) -> str:
+        return text if self.user.may(Role.ADMIN) else self._places.hidden(text)
 
     def hides(self, plan: Plan) -> bool:
         """Whether a plan is made of queries too that the user does not see: it has their factors, and their text."""
@@ -145,11 +157,13 @@ class Session:
     def status(self, queries: Iterable[str] | None = None) -> Status:
         catalog, status = self.catalog, self._db.status(queries)
         seen = tuple(q for q in status.queries if catalog.query(q.name) is not None)
-        return replaced(status, queries=seen, sources=self._told(status.sources))
+        told = replaced(status, queries=seen, sources=self._told(status.sources))
+        return told if self.user.may(Role.ADMIN) else self._places.hidden_in(told)
 
     def pulse(self) -> Pulse:
         pulse = self._db.pulse()
-        return replaced(pulse, sources=self._told(pulse.sources))
+        told = replaced(pulse, sources=self._told(pulse.sources))
+        return told if self.user.may(Role.ADMIN) else self._places.hidden_in(told)
 
     def _told(self, sources: tuple[SourceStatus, ...]) -> tuple[SourceStatus, ...]:
         return sources if self.user.may(Role.ADMIN) else tuple(source.without_reason() for source in sources)
@@ -175,6 +189,22 @@ class Session:
         self.need(Role.WRITER, "change tables")
         return self._db.change_table(change, text, bound_to)
 
+    def back_up(self, directory: str) -> Answer:
+        # It writes to the server's disk, and what it writes is everything.
+        self.need(Role.ADMIN, "back the warehouse up")
+        if not Path(directory).is_absolute():
+            raise LadleError(
+                f"'{directory}' is not a whole path, and the directory is the server's.",
+                hint="name it from the root on: BACKUP TO '/...'",
+            )
+        with self.noted("backup", directory):
+            return self._db.back_up(directory)
+
+    def verify_all(self) -> Answer:
+        # It reads everything, and says where damaged files are.
+        self.need(Role.ADMIN, "verify the warehouse")
+        return self._db.verify_all()
+
     # -- queries --
 
     def register_many(
@@ -188,8 +218,14 @@ class Session:
         """Let several queries stand: all of them, or none."""
         self.need(Role.WRITER, "register queries")
         mode, catalog = mode_of(materialize), self.catalog
-        plans = {name: (plan, mode) for name, plan in sql.bind_each(queries, catalog).items()}
+        plans = {name: (plan, mode) for name, plan in sql.bind_each(queries, catalog, self.settings).items()}
         self.register_plans(plans, catalog, if_not_exists=if_not_exists, replace=replace)
+
+    def register_unnamed(self, text: str, *, materialize: str | Materialize = Materialize.AUTO) -> str:
+        """Let a query stand under a name that is made for it; that name."""
+        self.need(Role.WRITER, "register queries")
+        catalog = self.catalog
+        return register_unnamed(self, sql.bind(text, catalog, self.settings), mode_of(materialize), catalog)
 
     def register_plans(
         self,

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ladle import catalog as entries
+from ladle.archive.files import make_private
 from ladle.catalog import INBOX, Catalog, SourceState, StreamState, source_of_key
 from ladle.engine.defined import AT_WORK, Defined
 from ladle.engine.defining import MQTT, Source, checked_options, shown_options
 from ladle.engine.definitions import base_stream, check_name
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
-from ladle.errors import AlreadyExists, InUse, LadleError, WarehouseError, unknown
+from ladle.errors import AlreadyExists, LadleError, WarehouseError, unknown
 from ladle.pipeline import Attached, Pipeline
 from ladle.schema import StreamSchema
 from ladle.sql.statements import CreateSource
@@ -86,7 +87,8 @@ class Sources:
                 state.name, state.id, key, number, lambda task: self._pipeline().run_batch(task, batch)
             )
 
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        make_private(checkpoint.parent)
+        checkpoint.mkdir(exist_ok=True)
         return self._pipeline().attach(
             state.name,
             key,
@@ -235,15 +237,14 @@ class Sources:
 
     # -- the end --
 
-    def release(self, stream: str, *, cascade: bool) -> None:
-        """Before a stream goes: stop what is attached to it, or refuse."""
+    def at_work(self, stream: str) -> list[str]:
+        """The names of sources that are attached to a stream and run."""
+        return [each.source for each in self.attached if each.stream == stream and each.state in AT_WORK]
+
+    def release(self, stream: str) -> None:
+        """Before a stream goes: stop what is attached to it."""
         for attached in self.attached:
             if attached.stream == stream and attached.state in AT_WORK:
-                if not cascade:
-                    raise InUse(
-                        f"Source '{attached.source}' is attached to stream '{stream}'.",
-                        hint="stop it first, or drop with CASCADE",
-                    )
                 attached.stop()
 
     def forget_dropped(self, before: Catalog) -> None:

@@ -15,12 +15,15 @@ from ladle.archive.warehouse import archive_of
 from ladle.catalog import Catalog
 from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
+from ladle.engine.deadline import statement_time
 from ladle.engine.defining import Source
 from ladle.engine.source import define_in_sql
-from ladle.errors import LadleError, Position, TypeMismatch, Unsupported, unknown
+from ladle.engine.unnamed import register_unnamed
+from ladle.errors import EvaluationError, LadleError, Position, TypeMismatch, Unsupported, unknown
 from ladle.schema import ARRIVAL, StreamSchema, TableSchema, type_name
 from ladle.sql.statements import (
     AddColumn,
+    Backup,
     CreateFunction,
     CreateQuery,
     CreateSource,
@@ -40,7 +43,10 @@ from ladle.sql.statements import (
     Grant,
     Insert,
     InsertRows,
+    InsertTableValues,
+    InsertValues,
     Materialize,
+    Misfit,
     Revoke,
     Select,
     SetRetain,
@@ -54,7 +60,9 @@ from ladle.sql.statements import (
     Statement,
     Subscribe,
     UpdateRows,
+    Verify,
 )
+from ladle.stem.intake import not_cast, rejection, with_rejections
 
 if TYPE_CHECKING:
     from ladle.engine.database import Database
@@ -68,7 +76,7 @@ def run_script(db: Db, text: str) -> list[Answer]:
     """Carry out the statements of a script, one after the other; errors have positions in the whole text."""
     answers = []
     begin = 0
-    for statement in sql.split_script(text):
+    for statement in sql.split_script(text, db.settings):
         begin = text.index(statement, begin)
         try:
             answers.append(run_statement(db, statement))
@@ -88,14 +96,23 @@ def _in_script(position: Position | None, before: str) -> Position | None:
 
 
 def run_statement(db: Db, text: str) -> Answer:
-    """Bind one statement to the newest catalog and carry it out."""
+    """Bind one statement to the newest catalog and carry it out, within its time."""
+    with statement_time():
+        return _run(db, text)
+
+
+def _run(db: Db, text: str) -> Answer:
     catalog = db.catalog
-    statement: Statement = sql.parse_one(text, catalog)
+    statement: Statement = sql.parse_one(text, catalog, db.settings)
     match statement:
         case Select(plan):
             return db.select(plan, catalog)
         case Insert() as insert:
-            return _insert(db, insert, catalog)
+            return _insert(db, insert, text, catalog)
+        case InsertValues(stream, rows, misfits):
+            return _pushed(db, stream, with_rejections(rows, {each.row: _rejection(each) for each in misfits}))
+        case InsertTableValues(table, rows):
+            return _said(db, f"{_rows(db.insert(table, rows))} {_DONE[InsertRows]} {table}")
         case InsertRows(table) | UpdateRows(table) | DeleteRows(table) as change:
             count = db.change_table(change, text, catalog)
             return _said(db, f"{_rows(count)} {_DONE[type(change)]} {table}")
@@ -167,6 +184,10 @@ def run_statement(db: Db, text: str) -> Answer:
             if catalog.query(name) is None:
                 raise unknown("query", name, catalog.query_names())
             return _text(db, lambda: db.explain(name, analyze=analyze))
+        case Backup(directory):
+            return db.back_up(directory)
+        case Verify():
+            return db.verify_all()
         case Subscribe(name, _):
             raise Unsupported(
                 "SUBSCRIBE goes on for as long as somebody listens, so it has no answer.",
@@ -175,6 +196,9 @@ def run_statement(db: Db, text: str) -> Answer:
 
 
 def _create_query(db: Db, create: CreateQuery, catalog: Catalog) -> Answer:
+    if create.name is None:
+        name = register_unnamed(db, create.plan, create.materialize or Materialize.AUTO, catalog)
+        return _said(db, f"query {name} stands")
     changed = db.register_plans(
         {create.name: (create.plan, create.materialize or Materialize.AUTO)},
         catalog,
@@ -208,20 +232,35 @@ def _about_sources(db: Db, about: CreateSource | DropSource | ShowSources, catal
             return _table(db, _sources(db.sources()))
 
 
-def _insert(db: Db, insert: Insert, catalog: Catalog) -> Answer:
-    table = db.select(insert.plan, catalog).table
-    if table.num_columns != len(insert.columns):
-        raise TypeMismatch(
-            f"INSERT gives {table.num_columns} values for {len(insert.columns)} columns: {', '.join(insert.columns)}."
-        )
-    epoch = db.push(insert.stream, table.rename_columns(list(insert.columns)), wait=True)
-    said = f"{_rows(len(table))} inserted into {insert.stream}" + (f", epoch {epoch}" if epoch is not None else "")
-    stream = db.catalog.stream(insert.stream)
+def _insert(db: Db, insert: Insert, text: str, catalog: Catalog) -> Answer:
+    """Rows that can't be cast to the stream's types go to its quarantine: they are looked for when there are some."""
+    try:
+        table = db.select(insert.plan, catalog).table
+    except EvaluationError:
+        insert = sql.tolerant_insert(text, catalog)
+        table = db.select(insert.plan, catalog).table
+    width = len(insert.columns)
+    if table.num_columns != (2 * width if insert.tolerant else width):
+        raise TypeMismatch(f"INSERT gives {table.num_columns} values for {width} columns: {', '.join(insert.columns)}.")
+    rows = table.select(range(width)).rename_columns(list(insert.columns))
+    if insert.tolerant:
+        rows = with_rejections(rows, not_cast(rows, table.select(range(width, 2 * width))))
+    return _pushed(db, insert.stream, rows)
+
+
+def _pushed(db: Db, name: str, rows: pa.Table) -> Answer:
+    epoch = db.push(name, rows, wait=True)
+    said = f"{_rows(len(rows))} inserted into {name}" + (f", epoch {epoch}" if epoch is not None else "")
+    stream = db.catalog.stream(name)
     if stream is not None and stream.quarantine is not None:
         rejected = sum(file.rows for file in stream.quarantine.files if file.epoch_first == epoch)
         if rejected:
-            said += f"; {_rows(rejected)} of that epoch went to {insert.stream}.quarantine, with the reason"
+            said += f"; {_rows(rejected)} of that epoch went to {name}.quarantine, with the reason"
     return _said(db, said)
+
+
+def _rejection(misfit: Misfit) -> tuple[str, str]:
+    return rejection(misfit.column.name, misfit.value, misfit.column.type, misfit.given)
 
 
 _DONE = {InsertRows: "inserted into", UpdateRows: "updated in", DeleteRows: "deleted from"}

@@ -15,19 +15,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ladle.archive.cache import SegmentCache
 from ladle.archive.leases import Leases
 from ladle.archive.log import Log
-from ladle.archive.segments import SegmentCache
 from ladle.archive.warehouse import Warehouse
 from ladle.catalog import Catalog, StreamState
 from ladle.clock import Clock
 from ladle.collector import uncollected
 from ladle.config import Settings
 from ladle.engine.audit import Audit
+from ladle.engine.damage import Damage
 from ladle.engine.layout import Layout, newer
 from ladle.errors import Closed, ReadOnly
 from ladle.stem.coverage import Coverage
 from ladle.stem.pairs import JoinCoverage
+from ladle.stem.query_stem import release_pages
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class Store:
         self.clock = clock
         self.settings = settings
         self.cache = SegmentCache(settings.cache_bytes_max)
+        self.damage = Damage()
         self.audit = Audit(warehouse.path / "audit.log")
         self._log = Log.open(warehouse.log)
         self._commit_lock = threading.Lock()
@@ -61,7 +64,9 @@ class Store:
         self._reading = not warehouse.writable
         self._graveyard: list[tuple[int, Path]] = []
         self._closed = False
-        self._listeners: list[Callable[[Catalog], None]] = []
+        self.closing = threading.Event()
+        """Set when the database begins to close: what fails in the background from then on is nobody's concern."""
+        self._listeners: tuple[Callable[[Catalog], None], ...] = ()
         self._leases = Leases(warehouse.leases)
         self._lease = None if warehouse.writable else self._leases.acquire(_HOLDS_NOTHING)
         self._catalog = self._load()
@@ -151,8 +156,22 @@ class Store:
             listener(changed)
         return changed
 
-    def on_commit(self, listener: Callable[[Catalog], None]) -> None:
-        self._listeners.append(listener)
+    def on_commit(self, listener: Callable[[Catalog], None]) -> Callable[[], None]:
+        """Call a listener after each commit, in the thread that made it. Returns what ends that; may be called again.
+
+        A commit that is being told just now may still reach a listener that has left.
+        """
+
+        def tell(catalog: Catalog) -> None:
+            listener(catalog)
+
+        def leave() -> None:
+            with self._lock:
+                self._listeners = tuple(each for each in self._listeners if each is not tell)
+
+        with self._lock:
+            self._listeners = (*self._listeners, tell)
+        return leave
 
     def checkpoint_if_due(self) -> None:
         catalog = self._catalog
@@ -163,9 +182,7 @@ class Store:
 
     def directory(self, stream: StreamState) -> Path:
         """Where a stream's data files are."""
-        if stream.name.endswith(".quarantine"):
-            return self.warehouse.stream(stream.id - 1).quarantine
-        return self.warehouse.stream(stream.id).archive
+        return self.warehouse.data(stream.id, quarantine=stream.name.endswith(".quarantine"))
 
     def coverage(self, stream: StreamState, *, at: int | None = None) -> Coverage:
         """As it is now; or as it was at a snapshot, by its number, if that was a moment ago."""
@@ -255,6 +272,11 @@ class Store:
             self._log.close()
             with self._lock:
                 self._closed = True
+                coverages: list[Coverage | JoinCoverage] = [*self._coverage.values(), *self._join_coverage.values()]
+        # Files stay mapped for as long as somebody refers to them, and whoever closed the database may keep it.
+        for coverage in coverages:
+            coverage.close()
+        release_pages()
         if self._lease is not None:
             self._lease.release()
         self.audit.close()

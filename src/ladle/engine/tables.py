@@ -20,6 +20,7 @@ from ladle import catalog as entries
 from ladle import sql
 from ladle.archive.tables import write_version
 from ladle.catalog import Catalog, TableState
+from ladle.config import Settings
 from ladle.engine.definitions import base_table, still_holds
 from ladle.engine.handles import Table
 from ladle.engine.invoke import Invoker
@@ -50,7 +51,7 @@ class Tables:
         """Carry out a statement that was bound to a catalog; how many rows it inserted, changed or removed."""
 
         def following(catalog: Catalog, table: TableState) -> tuple[pa.Table, int]:
-            match _current(change, text, bound_to, catalog, table):
+            match _current(change, text, bound_to, catalog, table, self._store.settings):
                 case InsertRows(_, plan):
                     return self._with(catalog, table, self._answer(plan, catalog, table))
                 case UpdateRows(_, plan):
@@ -121,14 +122,14 @@ class Tables:
             newest = catalog.table(table.name)
             if newest is None or (newest.id, newest.version) != (table.id, table.version):
                 return None
-            return entries.set_table(table.name, file, len(rows), size)
+            return entries.set_table(table.name, file, len(rows), size, checks)
 
         directory = self._store.warehouse.table(table.id)
-        file, size = None, 0
+        file, size, checks = None, 0, None
         with self._publishing:
             if len(rows):
                 file = f"{uuid.uuid4().hex[:16]}-v{table.version + 1}.parquet"
-                size = write_version(directory / file, rows)
+                size, checks = write_version(directory / file, rows)
             committed = self._store.commit(make_entry)
             if committed is None and file is not None:
                 (directory / file).unlink()
@@ -145,13 +146,15 @@ class Tables:
         return _fitted(self._invoker.answer(plan, catalog).table, table.schema)
 
 
-def _current(change: Change, text: str, bound_to: Catalog, catalog: Catalog, table: TableState) -> Change:
+def _current(
+    change: Change, text: str, bound_to: Catalog, catalog: Catalog, table: TableState, settings: Settings
+) -> Change:
     """The statement as it is bound to what there is now."""
     before = bound_to.table(change.table)
     same = before is not None and before.id == table.id
     if same and (change.plan is None or still_holds(change.plan, bound_to, catalog)):
         return change
-    again = sql.parse_one(text, bound_to.renewed(catalog))
+    again = sql.parse_one(text, bound_to.renewed(catalog), settings)
     if not isinstance(again, InsertRows | UpdateRows | DeleteRows):
         raise unknown("table", change.table, catalog.table_names())
     return again

@@ -58,6 +58,8 @@ class Calls:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._over = False
+        self._stopped = False
+        self._asked: set[_Call] = set()
         self.late: str | None = None
         """The function that was still running when time was up."""
         self.error: EvaluationError | None = None
@@ -69,17 +71,29 @@ class Calls:
                 self._thread = threading.Thread(target=self._serve, name="ladle-function", daemon=True)
                 self._thread.start()
         call = _Call(function, arguments)
+        self._asked.add(call)
         self._waiting.put(call)
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
-        if not call.done.wait(0.0 if self.late else left):
+        if not call.done.wait(0.0 if self.late or self._stopped else left):
             self.late = self.late or function.name
             self._stop()
+        self._asked.discard(call)
         if call.error is not None:
             self.error = self.error or call.error
             raise call.error
         if call.result is None:
             raise TimeoutError(f"function {function.name} is late")
         return call.result
+
+    def stop(self) -> None:
+        """End the wait for a function that runs, and for any that is called after it."""
+        self._stopped = True
+        waited_for = [call for call in list(self._asked) if not call.done.is_set()]
+        for call in waited_for:
+            self.late = self.late or call.function.name
+            call.done.set()
+        if waited_for:
+            self._stop()
 
     def close(self) -> None:
         self._waiting.put(None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ladle.errors import EvaluationError, InvocationTimeout, LadleError
 from ladle.evaluate.calls import Calls
+from ladle.evaluate.reasons import reason_of
+from ladle.interrupt import STOP_SECONDS_MAX, run_apart
 from ladle.plan import Function
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
 from ladle.sql.conformant.spark_types import duckdb_type
@@ -78,7 +81,7 @@ def _caller(function: Function, slot: _Slot) -> Callable[..., pa.Array]:
 
 
 class _Connections(threading.local):
-    """One thread's databases."""
+    """One thread's databases: cursors of one database would see each other's registered tables."""
 
     def __init__(self) -> None:
         self.databases = _Databases()
@@ -88,6 +91,11 @@ class _Databases:
     def __init__(self) -> None:
         self.opened: dict[_Limits, _Opened] = {}
         _living.add(self)
+
+    def get(self, limits: _Limits) -> _Opened:
+        if limits not in self.opened:
+            self.opened[limits] = _open(limits)
+        return self.opened[limits]
 
     def close(self) -> None:
         for each in self.opened.values():
@@ -108,6 +116,9 @@ def _close_all() -> None:
 
 
 _THREADS = 2
+_DEPTH_MAX = 2_500
+"""How deep an expression may nest: one of eight thousand levels is more than the stack of a thread can hold."""
+_INTERRUPT_SECONDS = 0.02
 
 
 class Interrupted(InvocationTimeout):
@@ -129,36 +140,75 @@ def run(
     With `in_order`, rows come out in the order they went in: on one thread, because with several DuckDB answers a long
     IN list by a join that mixes them up, whatever `preserve_insertion_order` says.
     """
-    opened = _open(_Limits(memory_bytes_max, 1 if in_order else _THREADS))
-    for function in functions:
-        opened.learn(function)
-    calls = opened.slot.calls = Calls(seconds_max) if functions else None
-    cursor = opened.connection.cursor()
-    done = threading.Event()
-    timed_out = threading.Event()
-
-    def stop_late() -> None:
-        if not done.wait(seconds_max):
-            timed_out.set()
-            with suppress(duckdb.ConnectionException):  # it ended at this very moment
-                cursor.interrupt()
-
-    watchdog = threading.Thread(target=stop_late, daemon=True) if seconds_max is not None else None
+    limits = _Limits(memory_bytes_max, 1 if in_order else _THREADS)
+    statement = _Statement(_local.databases, limits, sql, tables, parameters, functions, seconds_max)
     try:
-        for name, table in tables.items():
-            cursor.register(name, without_zones(table))
-        if watchdog is not None:
-            watchdog.start()
-        relation = cursor.sql(sql, params=dict(parameters) if parameters else None)
-        return relation.to_arrow_table()
-    except duckdb.Error as error:
-        raise _told(error, calls, seconds_max, late=timed_out.is_set()) from None
+        return run_apart(statement.run, statement.stop, seconds_max=seconds_max)
     finally:
-        done.set()
-        cursor.close()
-        opened.slot.calls = None
-        if calls is not None:
-            calls.close()
+        if not statement.ended.is_set():  # left behind by Ctrl-C: its databases are not ours any more
+            _local.databases = _Databases()
+
+
+class _Statement:
+    """A SELECT that runs in a thread of its own: the one that waits for it can stop it."""
+
+    def __init__(
+        self,
+        databases: _Databases,
+        limits: _Limits,
+        sql: str,
+        tables: Mapping[str, pa.Table],
+        parameters: Mapping[str, object] | None,
+        functions: Sequence[Function],
+        seconds_max: float | None,
+    ) -> None:
+        self._databases = databases
+        self._limits = limits
+        self._sql = sql
+        self._tables = tables
+        self._parameters = dict(parameters) if parameters else None
+        self._functions = functions
+        self._seconds_max = seconds_max
+        self._calls = Calls(seconds_max) if functions else None
+        self._cursor: duckdb.DuckDBPyConnection | None = None
+        self._stopped = False
+        self.ended = threading.Event()
+
+    def run(self) -> pa.Table:
+        try:
+            return self._run(self._databases.get(self._limits))
+        except duckdb.Error as error:
+            raise _told(error, self._calls, self._seconds_max, late=self._stopped) from None
+        finally:
+            if self._calls is not None:
+                self._calls.close()
+            self.ended.set()
+
+    def _run(self, opened: _Opened) -> pa.Table:
+        for function in self._functions:
+            opened.learn(function)
+        opened.slot.calls = self._calls
+        self._cursor = cursor = opened.connection.cursor()
+        try:
+            for name, table in self._tables.items():
+                cursor.register(name, without_zones(table))
+            return cursor.sql(self._sql, params=self._parameters).to_arrow_table()
+        finally:
+            cursor.close()
+            opened.slot.calls = None
+
+    def stop(self) -> None:
+        """Make it end soon. Asked again and again: DuckDB forgets an interrupt that comes while a statement begins."""
+        self._stopped = True
+        if self._calls is not None:
+            self._calls.stop()
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while time.monotonic() < deadline:
+            if self._cursor is not None:
+                with suppress(duckdb.ConnectionException):  # it ended at this very moment
+                    self._cursor.interrupt()
+            if self.ended.wait(_INTERRUPT_SECONDS):
+                return
 
 
 def _told(error: duckdb.Error, calls: Calls | None, seconds_max: float | None, *, late: bool) -> LadleError:
@@ -171,30 +221,27 @@ def _told(error: duckdb.Error, calls: Calls | None, seconds_max: float | None, *
     if late or isinstance(error, duckdb.InterruptException):
         return Interrupted(f"Evaluation took longer than {seconds_max:g} s and was stopped.")
     if isinstance(error, duckdb.OutOfMemoryException):
-        hint = "narrow the window or the query"
-        return EvaluationError(f"Evaluation needed more memory than allowed: {error}", hint=hint)
-    return EvaluationError(_reason(error))
+        return EvaluationError("Evaluation needed more memory than allowed.", hint="narrow the window or the query")
+    return EvaluationError(reason_of(str(error)))
 
 
 def _open(limits: _Limits) -> _Opened:
-    """One closed-in database per thread: cursors of one database would see each other's registered tables."""
-    cached = _local.databases.opened
-    if limits not in cached:
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "threads": limits.threads,
-            "enable_external_access": False,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "python_enable_replacements": False,
-            "preserve_insertion_order": True,
-        }
-        if limits.memory_bytes_max is not None:
-            config["memory_limit"] = f"{max(limits.memory_bytes_max >> 20, 64)}MiB"
-        connection = duckdb.connect(":memory:", config=config)
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET lock_configuration = true")
-        cached[limits] = _Opened(connection)
-    return cached[limits]
+    """One closed-in database: no files, no network, no settings to change."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": limits.threads,
+        "enable_external_access": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+        "preserve_insertion_order": True,
+        "max_expression_depth": _DEPTH_MAX,
+    }
+    if limits.memory_bytes_max is not None:
+        config["memory_limit"] = f"{max(limits.memory_bytes_max >> 20, 64)}MiB"
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return _Opened(connection)
 
 
 def without_zones(table: pa.Table) -> pa.Table:
@@ -203,9 +250,3 @@ def without_zones(table: pa.Table) -> pa.Table:
         return table
     fields = [pa.field(f.name, TIMESTAMP_NTZ) if f.type == TIMESTAMP else f for f in table.schema]
     return table.cast(pa.schema(fields))
-
-
-def _reason(error: duckdb.Error) -> str:
-    """DuckDB's message without its class prefix and its excerpt of our rendered SQL."""
-    text = str(error).split("\n\nLINE ")[0].strip()
-    return text.removeprefix("Invalid Input Error: ")

@@ -26,6 +26,7 @@ from pyarrow import csv
 
 from ladle.columns import from_numpy
 from ladle.errors import LadleError, TypeMismatch
+from ladle.foreign import check_schema
 from ladle.formats.records import Int64s, cut_records, line_numbers
 from ladle.schema import StreamSchema
 from ladle.stem.intake import FILE, LINE, RAW, REASON, rows_to_table
@@ -76,7 +77,10 @@ def read_rows(file: BinaryIO, form: str, schema: StreamSchema, *, name: str, liv
 
 def _parquet(file: BinaryIO, name: str) -> Iterator[pa.Table]:
     row = 1
-    for batch in pq.ParquetFile(file).iter_batches(_PARQUET_ROWS):
+    source = pq.ParquetFile(file, page_checksum_verification=True)
+    check_schema(source.schema_arrow)
+    for batch in source.iter_batches(_PARQUET_ROWS):
+        batch.validate(full=True)
         yield _placed(pa.Table.from_batches([batch]), name, np.arange(row, row + len(batch)))
         row += len(batch)
 

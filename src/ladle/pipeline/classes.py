@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+from ladle.config import SparkStart
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -37,7 +39,7 @@ def make_archive() -> None:
     ARCHIVE.unlink(missing_ok=True)
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     os.environ["SPARK_SUBMIT_OPTS"] = f'{quick} "-XX:ArchiveClassesAtExit={ARCHIVE}" {_SILENT}'
-    session, _ = start_session(None)
+    session, _ = start_session(SparkStart())
     gateway = session.sparkContext._gateway
     with tempfile.TemporaryDirectory() as directory:
         _do_a_little(session, directory)

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from ladle.errors import LadleError, WarehouseError, unknown
 from ladle.pipeline.session import make_active
+from ladle.pipeline.workers import prepare_local
 from ladle.schema import quoted, type_name
 
 FORMAT = "ladle"
@@ -143,6 +144,8 @@ class LadleSource(DataSource):
 
 def register(session: SparkSession, reach: Reach) -> None:
     """Let a session know the format, and be the calling thread's active one."""
+    if isinstance(session, SparkSession):
+        prepare_local(session.sparkContext)
     session.dataSource.register(type("LadleSource", (LadleSource,), {"reach": staticmethod(reach)}))
     if isinstance(session, SparkSession):
         # A sink's format is looked up in the calling thread's active session, which may be none, or another.

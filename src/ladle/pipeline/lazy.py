@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from ladle.config import SparkStart
 from ladle.errors import Closed, LadleError, PipelineError
-from ladle.pipeline.interrupt import in_main_thread, run_apart
-from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
+from ladle.interrupt import in_main_thread, run_apart
+from ladle.pipeline.protocol import Attached, BatchRunner, Relation
+from ladle.pipeline.reasons import reason_of
 from ladle.pipeline.residuals import Residuals
 from ladle.plan import Plan
-from ladle.stem.backfill import BackfillTask
+from ladle.stem.backfill import Backfilled, BackfillTask
 from ladle.stem.epoch import EpochTask, Manifest
-from ladle.stem.joining import JoinTask
+from ladle.stem.joining import Joined, JoinTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,22 +41,28 @@ Result = TypeVar("Result")
 
 
 class LazyPipeline:
-    def __init__(self, *, session: SparkSession | None, master: str | None) -> None:
+    def __init__(self, *, session: SparkSession | None, start: SparkStart) -> None:
         self._given = session
-        self._master = master
+        self._start_with = start
         self._lock = threading.Lock()
         self._pipeline: SparkPipeline | None = None
         self._starting: Start | None = None
         self._starts = True
         """Whether there is a Spark when one is needed."""
         self._closed = False
-        apart = session is None and (master is None or master.startswith("local"))
-        self._residuals = Residuals(master) if apart else None
+        self._restarts = 0
+        self._backfills = f"ladle-backfills-{uuid.uuid4().hex}"
+        self._residuals = Residuals(start) if session is None and start.local else None
 
     @property
     def started(self) -> bool:
         pipeline = self._pipeline
         return pipeline is not None and pipeline.alive
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        residuals = {} if self._residuals is None else {"residuals": self._residuals.restarts}
+        return {"epochs": self._restarts, **residuals}
 
     @property
     def session(self) -> SparkSession:
@@ -66,11 +74,16 @@ class LazyPipeline:
     def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
         return self._run(lambda spark: spark.run_batch(task, batch))
 
-    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
-        return self._run(lambda spark: spark.run_backfill(tasks))
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled:
+        return self._run(lambda spark: spark.run_backfill(tasks), group=self._backfills)
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
-        return self._run(lambda spark: spark.run_joins(tasks))
+    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined:
+        return self._run(lambda spark: spark.run_joins(tasks), group=self._backfills)
+
+    def cancel_backfills(self) -> None:
+        pipeline = self._pipeline
+        if pipeline is not None:
+            run_apart(partial(pipeline.cancel, self._backfills), lambda: None)
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         if self._residuals is not None:
@@ -131,14 +144,18 @@ class LazyPipeline:
                 run_apart(self._pipeline.close, lambda: None)
                 self._pipeline = None
 
-    def _run(self, work: Callable[[SparkPipeline], Result], of: Any = None) -> Result:
-        """Have Spark do something, by the calling thread or, where Ctrl-C may come, by another."""
+    def _run(self, work: Callable[[SparkPipeline], Result], of: Any = None, *, group: str | None = None) -> Result:
+        """Have Spark do something, by the calling thread or, where Ctrl-C may come, by another. Jobs that somebody may
+        want to end all at once are in a `group`.
+        """
         pipeline = self._spark(of)
         try:
             if not in_main_thread():
-                return work(pipeline)
-            group = f"ladle-{uuid.uuid4().hex}"
-            return run_apart(partial(pipeline.in_group, group, work), partial(pipeline.cancel, group))
+                if group is None:
+                    return work(pipeline)
+                return run_apart(partial(pipeline.in_group, group, work), lambda: None)  # a thread keeps its group
+            own = f"ladle-{uuid.uuid4().hex}"
+            return run_apart(partial(pipeline.in_group, own, work), partial(pipeline.cancel, own))
         except Exception as error:
             if pipeline.lost(error):
                 raise self._gone() from error
@@ -150,7 +167,7 @@ class LazyPipeline:
                 raise PipelineError(
                     "The DataFrame is of a Spark session that is gone.", hint="make it again, of the session db.spark"
                 ) from error
-            raise PipelineError(f"Spark failed: {type(error).__name__}: {error}") from error
+            raise PipelineError(f"Spark failed: {reason_of(error)}") from error
 
     def _gone(self) -> PipelineError:
         if self._given is not None:
@@ -173,6 +190,7 @@ class LazyPipeline:
                     self._pipeline.fail_sources()
                     raise self._gone()
                 _log.warning("Spark's JVM is gone; another is started")
+                self._restarts += 1
                 self._pipeline.let_go()
                 self._pipeline = None
             if self._pipeline is None:
@@ -194,7 +212,7 @@ class LazyPipeline:
             check_session(given)
             pipeline = SparkPipeline(given, owned=False)
         else:
-            self._starting = Start(self._master)
+            self._starting = Start(self._start_with)
             try:
                 if not self._starts:
                     raise Closed

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from ladle.plan import Plan
-from ladle.stem.backfill import BackfillTask
+from ladle.stem.backfill import Backfilled, BackfillTask
 from ladle.stem.epoch import EpochTask, Manifest
-from ladle.stem.joining import JoinTask
+from ladle.stem.joining import Joined, JoinTask
 
 Failures = Mapping[int, tuple[str, bool]]
 
@@ -65,6 +65,11 @@ class Pipeline(Protocol):
         """Whether work can begin without starting anything first."""
         ...
 
+    @property
+    def restarts(self) -> Mapping[str, int]:
+        """How often a JVM that was gone was replaced, by what runs there."""
+        ...
+
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
         """One job over pushed files, in their order."""
         ...
@@ -73,10 +78,12 @@ class Pipeline(Protocol):
         """One job over a micro-batch."""
         ...
 
-    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures: ...
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled: ...
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
-        """Find pairs; why those of a file could not be, by its name."""
+    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined: ...
+
+    def cancel_backfills(self) -> None:
+        """End the jobs of backfills, which raise, and those to come: what they would keep is only derived."""
         ...
 
     def run_residual(

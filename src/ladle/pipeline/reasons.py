@@ -12,6 +12,25 @@ _QUERY = re.compile(r"^\[STREAM_FAILED\] Query \[[^]]*\] terminated with excepti
 _CAUSE = re.compile(r"^\s*Caused by: ", re.MULTILINE)
 _CLASS = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
 _END = re.compile(r"\s*(?:at \S+\(.*\)|\.\.\. \d+ more|==.*|(?:Driver|JVM) stacktrace:|)$")
+_CLASS_NAME = re.compile(r"^(?:[a-z][\w$]*\.)+([A-Z][\w$]*)")
+_JAVA = re.compile(
+    r"\b(?:[a-z]\w*\.){2,}[A-Z][\w$]*[;:]? ?|(?:line|column)Number: \d+; "
+    r"| \(start marker at \[Source: [^]]*\]\)|;? at \[Source: [^]]*\]"
+)
+"""What libraries of Java's say of themselves: classes, and places in texts that nobody sees."""
+_INSIDE = frozenset(
+    (
+        *("ClassCastException", "NullPointerException", "MatchError", "AssertionError", "StackOverflowError"),
+        *("NoSuchElementException", "UnsupportedOperationException", "ArrayIndexOutOfBoundsException"),
+    )
+)
+_ADVICE = re.compile(
+    r" (?:Please, refer to '[^']*' for a fix"
+    r"|If necessary,? set \S+ to \S+ to bypass this error"
+    r"|You can reference the documentation for the correct format"
+    r"|If the issue persists, please [^.]*)\."
+)
+"""What Spark advises whom it takes for its own user, who could change settings."""
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -25,6 +44,21 @@ def reason_of(error: BaseException) -> str:
     said = f"{first} {inner}".strip() if first.startswith("[") or not inner else inner
     said = said or type(error).__name__
     return said if len(said) <= _LENGTH_MAX else f"{said[:_LENGTH_MAX]}…"
+
+
+def said_of_query(error: BaseException) -> str:
+    """What Spark says of a query, as its documented conditions; of a failure inside of Spark no more than its kind."""
+    said = _ADVICE.sub("", reason_of(error)).strip()
+    if said.startswith("["):
+        return said
+    text = _CALL.sub("", str(error).strip())
+    classes = [found[1] for block in _CAUSE.split(text) if (found := _CLASS_NAME.match(block)) is not None]
+    kind = classes[-1] if classes else type(error).__name__
+    if kind == "PatternSyntaxException":
+        return f"The pattern is not a regular expression of Java's: {said.split(';')[0]}."
+    if kind in _INSIDE:
+        return f"Spark fails inside of itself over this statement ({kind}): no value and no setting would mend it."
+    return _JAVA.sub("", said).strip()
 
 
 def _message(block: str) -> str:

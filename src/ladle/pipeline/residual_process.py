@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from ladle.errors import LadleError, PipelineError
+from ladle.pipeline.reasons import reason_of
 from ladle.pipeline.session import start_session
 from ladle.pipeline.spark import SparkPipeline
 
@@ -47,7 +48,7 @@ class _Server:
         except BaseException as error:
             if self._pipeline.lost(error):
                 os._exit(1)
-            outcome = error if isinstance(error, LadleError) else PipelineError(f"Spark failed: {error}")
+            outcome = error if isinstance(error, LadleError) else PipelineError(f"Spark failed: {reason_of(error)}")
             stuck = not self._stopped()
         with self._sending, suppress(OSError):
             self._connection.send((number, outcome, stuck))
@@ -69,7 +70,7 @@ def main() -> None:
     # A start that is interrupted leaves no JVM behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        session, _ = start_session(sys.argv[2] or None)
+        session, _ = start_session(connection.recv())
     except PipelineError as error:
         connection.send(error)
         return

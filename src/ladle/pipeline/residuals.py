@@ -25,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ladle.config import SparkStart
 from ladle.errors import Closed, InvocationTimeout, PipelineError
 from ladle.pipeline.protocol import Relation
 from ladle.plan import Plan
@@ -39,11 +40,12 @@ _log = logging.getLogger(__name__)
 
 
 class Residuals:
-    def __init__(self, master: str | None) -> None:
-        self._master = master
+    def __init__(self, start: SparkStart) -> None:
+        self._start = start
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._closed = threading.Event()
+        self.restarts = 0
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         arguments = (plan, dict(relations), now_us, seconds_max)
@@ -82,7 +84,8 @@ class Residuals:
                 raise Closed
             if self._process is None or self._process.gone:
                 _log.info("starting Spark for residuals")
-                self._process = _Process(self._master)
+                self.restarts += self._process is not None
+                self._process = _Process(self._start)
                 try:
                     if self._closed.is_set():
                         self._process.end()
@@ -102,13 +105,13 @@ class _Gone(Exception):
 class _Process:
     """One process, until it is ended. Any number of threads may ask it things at the same time."""
 
-    def __init__(self, master: str | None) -> None:
+    def __init__(self, start: SparkStart) -> None:
         place = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
         self._scratch = tempfile.TemporaryDirectory(prefix="ladle-residuals-", dir=place, ignore_cleanup_errors=True)
         ours, theirs = socket.socketpair()
         with theirs:
             self._python = subprocess.Popen(
-                [sys.executable, "-m", "ladle.pipeline.residual_process", str(theirs.fileno()), master or ""],
+                [sys.executable, "-m", "ladle.pipeline.residual_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -117,6 +120,8 @@ class _Process:
                 process_group=0,  # out of Ctrl-C's way
             )
         self._connection = Connection(ours.detach())
+        with suppress(OSError):  # it ended; that is seen when it should have started
+            self._connection.send(start)  # and not as an argument, which others on the machine could read
         self._sending = threading.Lock()
         self._ending = threading.Lock()
         self._waiting: dict[int, Future[tuple[Any, bool]]] = {}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -28,12 +31,11 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from ladle.config import SparkStart
 from ladle.errors import PipelineError
+from ladle.interrupt import run_apart
 from ladle.pipeline.classes import archive_options
-from ladle.pipeline.interrupt import run_apart
-
-LOCAL = "local[*,4]"
-"""Plain `local[*]` gives up on a task the first time it fails."""
+from ladle.pipeline.workers import prepare_workers
 
 SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -42,14 +44,20 @@ SQL_SETTINGS = {
 }
 """What an expression means depends on these, so every residual runs under them."""
 
+_ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+"""Settings that have words of ours and of the user's."""
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Names of settings that Spark itself does not show."""
+_REACH_SECONDS_MAX = 5.0
+
 _lock = threading.Lock()
 """One start at a time: there is one JVM."""
 _forgetting = threading.Lock()
 
 
-def start_session(master: str | None) -> tuple[SparkSession, bool]:
+def start_session(start: SparkStart) -> tuple[SparkSession, bool]:
     """A session, and whether it was made here (and is to be stopped here); interrupted, it leaves no JVM behind."""
-    return Start(master).session()
+    return Start(start).session()
 
 
 def make_active(session: SparkSession) -> None:
@@ -117,7 +125,9 @@ def _spawn(conf: SparkConf, address: Path, noise: IO[bytes]) -> subprocess.Popen
     pyspark's own way runs Python between fork and exec, which crashes in a process of many threads. In a group of its
     own the JVM needs none of that to be spared Ctrl-C, and can be ended with all that it started.
     """
-    settings = [part for name, value in conf.getAll() for part in ("--conf", f"{name}={value}")]
+    # A command line is for all users of the machine to read; the session is told the rest when it is made.
+    shown = [(name, value) for name, value in conf.getAll() if not _SECRET.search(name)]
+    settings = [part for name, value in shown for part in ("--conf", f"{name}={value}")]
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(
         [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *settings, *arguments],
@@ -144,9 +154,10 @@ def _dial(address: bytes, process: subprocess.Popen[bytes]) -> Any:
 class Start:
     """One start of a session, which another thread may cancel."""
 
-    def __init__(self, master: str | None) -> None:
-        self._master = master or LOCAL
-        self._local = self._master.startswith("local")
+    def __init__(self, start: SparkStart) -> None:
+        self._master = start.master
+        self._conf = start.conf
+        self._local = start.local
         self._launched: subprocess.Popen[bytes] | None = None
         self._cancelled = threading.Event()
 
@@ -170,19 +181,31 @@ class Start:
             running = SparkContext._active_spark_context is not None
             _hush()
             try:
+                self._check_master()
                 self._launch(noise)
                 session: SparkSession = self._builder().getOrCreate()
                 self._heed_cancel()
                 accumulators: Any = session.sparkContext._accumulatorServer
                 accumulators.handle_error = lambda *_: None
                 if not self._local:
-                    _ship_package(session)
+                    prepare_workers(session.sparkContext)
             except Exception as error:
                 self._undo()
                 if isinstance(error, PipelineError) or self._cancelled.is_set():
                     raise
                 raise self._failure(error, noise) from error
         return session, not running
+
+    def _check_master(self) -> None:
+        """Spark itself would try for a minute, or take the session that is there."""
+        running = SparkContext._active_spark_context
+        if running is None:
+            check_reachable(self._master)
+        elif not self._local and running.master != self._master:
+            raise PipelineError(
+                f"Spark runs on {running.master} in this process already, and not on {self._master}.",
+                hint="stop that session first, or give it: connect(..., spark=session)",
+            )
 
     def _launch(self, noise: IO[bytes]) -> None:
         """A JVM, if there is none. What it and its workers say on stderr is for nobody, unless it does not start."""
@@ -249,7 +272,8 @@ class Start:
         else:
             # An executor with a task that can't be stopped is replaced.
             settings |= {"spark.task.reaper.enabled": "true", "spark.task.reaper.killTimeout": "10s"}
-        return settings
+        added = {name: f"{settings[name]} {self._conf.get(name, '')}".strip() for name in _ADDED_TO}
+        return {**settings, **self._conf, **added}
 
     def _failure(self, error: Exception, noise: IO[bytes]) -> PipelineError:
         noise.seek(0)
@@ -259,6 +283,25 @@ class Start:
             f"Spark could not start on {self._master}: {said[-1] if said else first}",
             hint="check that Java 17 or newer works: java -version" if self._local else "check the master's address",
         )
+
+
+def check_reachable(master: str) -> None:
+    """Raise if nobody listens at a master's address, or at any of several."""
+    kind, _, rest = master.partition("://")
+    if kind not in ("spark", "k8s"):
+        return
+    reason = ""
+    for address in rest.rpartition("://")[2].split(","):
+        parts = urlsplit(f"//{address}")
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 443), _REACH_SECONDS_MAX).close()
+            return
+        except (OSError, ValueError) as error:
+            reason = str(error)
+    raise PipelineError(
+        f"The Spark master {master} can't be reached: {reason}.",
+        hint="is it running, and is the address right? (--master, or the setting spark_master)",
+    )
 
 
 def session_of(batches: Any) -> Any | None:
@@ -275,8 +318,7 @@ def check_session(session: Any) -> None:
             "A Spark Connect session can't be used: epochs need a session in this process.",
             hint="use a classic SparkSession, or connect(..., master=...)",
         )
-    if not str(session.sparkContext.master).startswith("local"):
-        _ship_package(session)
+    prepare_workers(session.sparkContext)
 
 
 def _hush() -> None:
@@ -291,15 +333,6 @@ def _hush() -> None:
 def _not_of_py4j(record: logging.LogRecord) -> bool:
     """py4j logs calls that a dead JVM does not answer under no name but the root's."""
     return Path(record.pathname).parent.name != "py4j"
-
-
-def _ship_package(session: SparkSession) -> None:
-    """Give the executors this package; the libraries it needs must be installed there."""
-    root = Path(__file__).parents[1]
-    archive = shutil.make_archive(
-        str(Path(tempfile.mkdtemp(prefix="ladle-")) / "ladle"), "zip", root_dir=root.parent, base_dir=root.name
-    )
-    session.sparkContext.addPyFile(archive)
 
 
 def _require_java() -> None:

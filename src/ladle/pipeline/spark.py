@@ -28,26 +28,34 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from ladle.archive.inbox import read_pushed
 from ladle.clock import to_datetime
-from ladle.errors import EvaluationError, InvocationTimeout, PipelineError, SqlError, TypeMismatch, Unsupported
+from ladle.errors import (
+    EvaluationError,
+    InvocationTimeout,
+    LadleError,
+    PipelineError,
+    SqlError,
+    TypeMismatch,
+    Unsupported,
+)
 from ladle.pipeline.functions import said_by_function, vectorised
-from ladle.pipeline.protocol import Attached, BatchRunner, Failures, Relation
+from ladle.pipeline.protocol import Attached, BatchRunner, Relation
 from ladle.pipeline.readers import streaming_frame
-from ladle.pipeline.reasons import reason_of
+from ladle.pipeline.reasons import reason_of, said_of_query
 from ladle.pipeline.session import SQL_SETTINGS, is_alive, keeping_active, let_go
 from ladle.pipeline.sources import SparkSource
 from ladle.plan import Plan
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.schema import TIMESTAMP, quoted
-from ladle.stem.backfill import BackfillTask, run_backfill
-from ladle.stem.epoch import EpochTask, Manifest, run_task
-from ladle.stem.joining import JoinTask, run_joins
+from ladle.stem.backfill import Backfilled, BackfillTask, run_backfills
+from ladle.stem.epoch import EpochTask, Manifest, run_pushed, run_task
+from ladle.stem.joining import Joined, JoinTask, run_joins
 
 _BYTES_PER_TASK = 8 << 20
 
 _REPLY = pa.schema([("reply", pa.string())])
 _GROUP = "spark.jobGroup.id"
+_VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 _WORK = "ladle.work"
 """The property of a job that says what is to be done."""
 _LAST_BREATH_SECONDS_MAX = 2.0
@@ -135,7 +143,7 @@ class SparkPipeline:
 
         def work(partition: int, attempt: int) -> Any:
             task, groups = pickle.loads(base64.b64decode(_context().getLocalProperty(_WORK) or ""))
-            return run_task(task, partition, attempt, map(read_pushed, groups[partition])).to_json()
+            return run_pushed(task, partition, attempt, groups[partition]).to_json()
 
         return self._job(tasks, work)
 
@@ -155,29 +163,27 @@ class SparkPipeline:
             self._clock()
         return [Manifest.from_json(json.loads(row.reply)) for row in rows]
 
-    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled:
         # A task is never interrupted: an epoch that found all cores taken would wait for one of ours to end.
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
         def work(partition: int, attempt: int) -> Any:
-            failures: dict[int, tuple[str, bool]] = {}
-            for task in groups[partition]:
-                failures |= run_backfill(task)
-            return list(failures.items())
+            return run_backfills(groups[partition]).to_json()
 
-        replies = self._run(len(groups), work)
-        return {block: (reason, slow) for reply in replies for block, (reason, slow) in reply}
+        return reduce(Backfilled.plus, map(Backfilled.from_json, self._run(len(groups), work)))
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
+    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined:
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
         def work(partition: int, attempt: int) -> Any:
-            return run_joins(groups[partition])
+            joined = run_joins(groups[partition])
+            return [dict(joined.failures), joined.unfinished]
 
         replies = self._run(len(groups), work)
-        return {owner: reason for reply in replies for owner, reason in reply.items()}
+        failures = {owner: reason for reply, _ in replies for owner, reason in reply.items()}
+        return Joined(failures, any(unfinished for _, unfinished in replies))
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         with self._residual_session(plan) as session:
@@ -203,7 +209,7 @@ class SparkPipeline:
                     raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
                 if is_broken_connection(error):
                     raise
-                raise said_by_function(error) or EvaluationError(reason_of(error)) from None
+                raise said_by_function(error) or _refused(error, relations) from None
             finally:
                 watchdog.cancel()
                 with suppress(OSError, Py4JError):
@@ -224,9 +230,7 @@ class SparkPipeline:
             except (PySparkException, Py4JError) as error:
                 if is_broken_connection(error):
                     raise
-                told = _unqualified(reason_of(error), relations)
-                kind = SqlError if isinstance(error, AnalysisException) else EvaluationError
-                raise kind(f"Spark refuses the query: {told}") from None
+                raise _refused(error, relations, while_binding=True) from None
             return pa.schema([pa.field(field.name, _in_utc(field.type)) for field in schema])
 
     @contextmanager
@@ -333,6 +337,16 @@ def is_broken_connection(error: BaseException | None) -> bool:
     return False
 
 
+def _refused(error: BaseException, relations: Iterable[str], *, while_binding: bool = False) -> LadleError:
+    """What Spark makes of a query, as an error of the text (it was analysed) or of the values (it ran)."""
+    told = _unqualified(said_of_query(error), relations)
+    if isinstance(error, AnalysisException):
+        return SqlError(f"Spark refuses the query: {told}")
+    if while_binding:
+        return EvaluationError(f"Spark refuses the query: {told}")
+    return EvaluationError(told if told.startswith("[") else f"Spark can't compute this: {told}")
+
+
 def _arguments(plan: Plan, now: datetime) -> dict[str, Any] | None:
     return {"now": now} if plan.residual.uses_now else None
 
@@ -356,7 +370,8 @@ def _frame(session: SparkSession, relation: Relation) -> DataFrame:
     schema = _spark_schema(relation.schema)
     if not relation.paths:
         return session.createDataFrame([], schema=schema).select(*map(quoted, relation.columns))
-    frame = session.read.schema(schema).parquet(*map(str, relation.paths))
+    reading = session.read.schema(schema).option(_VERIFY_PAGES, "true")
+    frame = reading.parquet(*map(str, relation.paths))
     time = F.col(quoted(relation.time))
     kind = "timestamp" if relation.schema.field(relation.time).type == TIMESTAMP else "timestamp_ntz"
     conditions = [F.expr(factor) for factor in relation.factors]

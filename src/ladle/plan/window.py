@@ -24,6 +24,11 @@ class WindowKind(Enum):
     SLIDING = "sliding"
     ROWS = "rows"
 
+    @property
+    def moves(self) -> bool:
+        """Whether what such a window holds depends on NOW."""
+        return self in (WindowKind.LANDMARK, WindowKind.SLIDING, WindowKind.ROWS)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -40,7 +45,9 @@ class Bound:
 
     def __str__(self) -> str:
         if not self.relative:
-            return f"TIMESTAMP '{to_datetime(self.us):%Y-%m-%d %H:%M:%S.%f}'"
+            if not FIRST_US <= self.us <= LAST_US:
+                return f"{'before the first' if self.us < FIRST_US else 'after the last'} moment there is"
+            return f"TIMESTAMP '{to_datetime(self.us).isoformat(' ', 'microseconds').removesuffix('+00:00')}'"
         text = "NOW"
         for amount, length in ((self.months, _months_text(abs(self.months))), (self.us, interval_text(abs(self.us)))):
             if amount:

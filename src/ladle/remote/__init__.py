@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ladle.archive.folder import local_folder
 from ladle.engine import Database
 from ladle.errors import WarehouseBusy, WarehouseError
 from ladle.remote.client import RemoteDatabase
@@ -27,7 +28,7 @@ def open_warehouse(
 
     if read_only:
         return open_database(path, read_only=True, settings=settings)
-    root = Path(path).expanduser()
+    root = local_folder(path)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:

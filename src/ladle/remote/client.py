@@ -9,26 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from ladle.answer import Answer
 from ladle.catalog import StreamState
 from ladle.clock import moment_of
+from ladle.engine.backup import BackupMaker
 from ladle.engine.defining import SourceMaker
+from ladle.engine.definitions import mode_of
 from ladle.engine.functions import FunctionMaker
 from ladle.engine.handles import Query, Stream, Table
 from ladle.engine.rights import TokenMaker
 from ladle.engine.rows import as_table, fitting_rows
 from ladle.engine.source import Definition
 from ladle.engine.tables import TableMaker
-from ladle.errors import SqlError, unknown
+from ladle.engine.unnamed import QueryMaker
+from ladle.engine.verify import VerifyMaker
+from ladle.errors import SqlError, Unsupported, unknown
+from ladle.pipeline import Attached
 from ladle.plan import Function
 from ladle.remote import forms
 from ladle.schema import TableSchema
 from ladle.sql.statements import Materialize
 from ladle.status import Pulse, Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Transport(Protocol):
@@ -39,7 +47,7 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-class RemoteDatabase(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
+class RemoteDatabase(BackupMaker, FunctionMaker, QueryMaker, SourceMaker, TableMaker, TokenMaker, VerifyMaker):
     """Made by `ladle.remote.open_warehouse`, or by `ladle.connect` with an address."""
 
     def __init__(self, transport: Transport) -> None:
@@ -55,27 +63,19 @@ class RemoteDatabase(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         header, tables = self._ask({"do": "execute", "text": text})
         return [forms.answer_from_json(value, table) for value, table in zip(header["answers"], tables, strict=True)]
 
-    def register(
-        self,
-        text: str,
-        *,
-        name: str,
-        materialize: str = Materialize.AUTO.value,
-        if_not_exists: bool = False,
-        replace: bool = False,
-    ) -> Query:
-        self.register_many({name: text}, materialize=materialize, if_not_exists=if_not_exists, replace=replace)
-        return self.query(name)
+    def register_unnamed(self, text: str, *, materialize: str | Materialize = Materialize.AUTO) -> str:
+        header, _ = self._ask({"do": "register", "sql": text, "materialize": mode_of(materialize).value})
+        return str(header["queries"][0]["name"])
 
     def register_many(
         self,
         queries: Mapping[str, str],
         *,
-        materialize: str = Materialize.AUTO.value,
+        materialize: str | Materialize = Materialize.AUTO,
         if_not_exists: bool = False,
         replace: bool = False,
     ) -> list[Query]:
-        how = {"materialize": materialize, "if_not_exists": if_not_exists, "replace": replace}
+        how = {"materialize": mode_of(materialize).value, "if_not_exists": if_not_exists, "replace": replace}
         self._ask({"do": "register", "queries": dict(queries), **how})
         return [self.query(name) for name in queries]
 
@@ -101,6 +101,24 @@ class RemoteDatabase(FunctionMaker, SourceMaker, TableMaker, TokenMaker):
         header, _ = self._ask({"do": "push", "stream": known.name, "wait": wait, "key": key}, [table])
         epoch: int | None = header["epoch"]
         return epoch
+
+    def attach(
+        self, stream: str, batches: DataFrame, *, source: str = "source", available_now: bool = False
+    ) -> Attached:
+        """Not from here: a source is run by the process that has the warehouse, with its Spark."""
+        raise Unsupported(
+            "A DataFrame can't be attached from here: sources are run by the process that has the warehouse.",
+            hint=f"have that process read: CREATE SOURCE {source} FOR {stream} FORMAT ...; or write to it from here: "
+            "ladle.spark_format(spark), and df.writeStream.format('ladle').option('url', ...)"
+            f".option('stream', '{stream}')",
+        )
+
+    @property
+    def spark(self) -> SparkSession:
+        raise Unsupported(
+            "There is no Spark session here: Spark runs in the process that has the warehouse.",
+            hint="use a session of your own: ladle.spark_format(spark) lets it read from the server and write to it",
+        )
 
     def receive(self, stream: str, rows: Any) -> None:
         """Hand rows over and go: the process that holds the warehouse takes them in."""

@@ -129,9 +129,9 @@ class HttpTransport:
                 f"The server at {self.url} does not answer: {error or type(error).__name__}.",
                 hint="is it running (`ladle serve`), and is the address right? What it acknowledged is safe",
             ) from None
-        if reply.headers.get("content-type", "").startswith(ANSWERS):
-            return wire.unpack(reply.content)
         try:
+            if reply.headers.get("content-type", "").startswith(ANSWERS):
+                return wire.unpack(reply.content)
             value = reply.json()
             if "error" in value:
                 told = forms.error_from_json(value["error"])

@@ -87,7 +87,7 @@ class SocketServer:
                         told = LadleError(f"The running process failed: {type(error).__name__}: {error}")
                         header, replies = {"error": forms.error_to_json(told)}, []
                     wire.send(connection, header, replies)
-        except (wire.Disconnected, OSError, ValueError, KeyError, pa.ArrowException) as error:
+        except (wire.Disconnected, OSError, ValueError, KeyError, MemoryError) as error:
             _log.debug("client gone: %s", error)
         finally:
             with self._lock:
@@ -110,6 +110,9 @@ class SocketServer:
                 return told, [each.table for each in answers]
             case "register":
                 how = {key: request[key] for key in ("materialize", "if_not_exists", "replace") if key in request}
+                if "sql" in request:
+                    name = db.register_unnamed(request["sql"], materialize=request["materialize"])
+                    return {"queries": [{"name": name}]}, []
                 db.register_many(request["queries"], **how)
                 return {}, []
             case "unregister":

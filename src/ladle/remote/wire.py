@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ladle.foreign import NotArrow, read_stream
+
 _LENGTH = struct.Struct("<Q")
 _HEADER_BYTES_MAX = 64 << 20
 _PATH_BYTES_MAX = 100
@@ -33,12 +35,15 @@ def pack(header: dict[str, Any], tables: Sequence[pa.Table] = ()) -> bytes:
 
 
 def unpack(message: bytes) -> tuple[dict[str, Any], list[pa.Table]]:
+    """What `pack` made. Raises ValueError or KeyError if it is something else."""
+    if len(message) < _LENGTH.size:
+        raise ValueError("it is cut off")
     (length,) = _LENGTH.unpack_from(message)
     at = _LENGTH.size + length
     header: dict[str, Any] = json.loads(message[_LENGTH.size : at])
     tables = []
     for size in header.pop("payloads"):
-        tables.append(pa.ipc.open_stream(pa.py_buffer(message).slice(at, size)).read_all())
+        tables.append(read_stream(pa.py_buffer(message).slice(at, size)))
         at += size
     return header, tables
 
@@ -55,7 +60,10 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[pa.Table]]:
     if length > _HEADER_BYTES_MAX:
         raise Disconnected("not one of ours")
     header: dict[str, Any] = json.loads(_read(connection, length))
-    tables = [pa.ipc.open_stream(_read(connection, size)).read_all() for size in header.pop("payloads")]
+    try:
+        tables = [read_stream(pa.py_buffer(_read(connection, size))) for size in header.pop("payloads")]
+    except NotArrow as error:
+        raise Disconnected(f"what it sent is no Arrow stream: {error}") from None
     return header, tables
 
 

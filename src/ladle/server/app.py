@@ -14,7 +14,9 @@ from starlette.staticfiles import StaticFiles
 import ladle
 from ladle.config import Settings
 from ladle.engine import Database
+from ladle.engine.places import Places
 from ladle.server import following, routes
+from ladle.server.connections import Connections
 from ladle.server.door import Door
 from ladle.server.errors import add_handlers
 from ladle.server.history import History
@@ -32,10 +34,12 @@ machine need none, unless it is set up otherwise. Errors: `{"error": {code, mess
 def create_app(db: Database, settings: Settings) -> Door:
     """What a server runs: the routes, behind their door."""
     hub = Hub(db, settings.subscribers_max)
-    metrics = Metrics(db.pulse, lambda: hub.subscribers)
-    history = History(db.pulse, lambda: hub.subscribers)
+    connections = Connections(settings)
+    metrics = Metrics(db.pulse, db.figures, lambda: hub.subscribers, connections)
+    places = Places(db.path)
+    history = History(lambda: places.hidden_in(db.pulse()), lambda: hub.subscribers)
     pages = Pages(settings.pages_bytes_max)
-    serving = Serving(db, settings, hub, pages, history, metrics)
+    serving = Serving(db, settings, hub, pages, history, metrics, places, connections)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -63,7 +67,7 @@ def create_app(db: Database, settings: Settings) -> Door:
     app.include_router(following.router)
     app.include_router(routes.router)
     _add_own(app)
-    add_handlers(app)
+    add_handlers(app, places)
     app.mount("/console", _Console(directory=CONSOLE, html=True), name="console")
     return Door(app, serving)
 
@@ -85,16 +89,17 @@ def _add_own(app: FastAPI) -> None:
     @app.get("/readyz", tags=["status"], summary="Whether it answers queries")
     def readyz(serving: Served) -> Response:
         pulse = serving.db.pulse()
-        problems = [stream.error for stream in pulse.streams if stream.error]
-        # Whoever asks is told no more: why one fails may have paths and addresses in it.
+        # Whoever asks is told no more: why something fails may have paths and addresses in it.
+        problems = [f"pushes to stream {each.name} wait" for each in pulse.streams if each.error]
         failing = [source for source in pulse.sources if source.state in ("restarting", "failed")]
         problems += [f"source {each.name} of stream {each.stream} is {each.state}" for each in failing]
         return json_reply({"status": "ready", "epoch": serving.db.catalog.epoch, "problems": problems})
 
     @app.get("/metrics", tags=["status"], summary="Figures in Prometheus' form")
     def metrics(request: Request, serving: Served) -> Response:
-        serving.user(request.scope)
-        return Response(serving.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        seen = serving.session(request.scope).catalog
+        text = serving.metrics.text(lambda query: seen.query(query) is not None)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
     async def root() -> Response:

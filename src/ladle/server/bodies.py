@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_SQL_MAX = 1 << 20
 Name = Annotated[str, Field(min_length=1, max_length=255)]
-Sql = Annotated[str, Field(min_length=1, max_length=_SQL_MAX)]
+Sql = Annotated[str, Field(min_length=1, description="statement_characters_max says how long it may be")]
 Mode = Annotated[str, Field(description="auto, none, partial or complete", max_length=20)]
 
 
@@ -26,7 +25,9 @@ class Asked(Body):
 
 
 class Registration(Body):
-    """One query (`name` and `sql`), or several (`queries`: texts by name), all of them or none."""
+    """One query (`sql`, with a `name` or without: one is made for it), or several (`queries`: texts by name), all of
+    them or none.
+    """
 
     name: Name | None = None
     sql: Sql | None = None

@@ -14,9 +14,9 @@ from typing import Any
 
 from ladle.errors import LadleError
 from ladle.server import express
-from ladle.server.errors import BadRequest, Busy, TooLarge, error_response
+from ladle.server.errors import BadRequest, Busy, RequestTimeout, TooLarge, error_response
 from ladle.server.origin import Scope
-from ladle.server.serving import Serving
+from ladle.server.serving import Serving, connection_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,9 +24,9 @@ Send = Callable[[Message], Awaitable[None]]
 
 _JSON_BYTES_MAX = 4 << 20
 """A body that is JSON and no rows: it is parsed in the event loop."""
-_BODY_SECONDS_MAX = 60.0
 _UNWANTED_BYTES_MAX = 1 << 30
 _UNWANTED_SECONDS_MAX = 5.0
+_TRY_AGAIN_LATER = 1013
 _ALWAYS = ("/healthz", "/readyz", "/metrics")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -45,8 +45,13 @@ class Door:
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        spare = connection is not None and connection.spare
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            if spare and scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER})
+            else:
+                await self._app(scope, receive, send)
             return
         began = time.perf_counter()
         status = 500
@@ -64,6 +69,10 @@ class Door:
         waits = b"text/event-stream" in headers.get(b"accept", b"") or scope["path"] in _ALWAYS
         self._inside += not waits
         try:
+            if spare and scope["path"] not in _ALWAYS:
+                raise Busy(
+                    "All connections are taken.", hint="try again later; the setting connections_max bounds them"
+                )
             if not waits and self._inside > self.serving.settings.requests_max:
                 raise Busy("The server is busy.", hint="try again in a moment; the setting requests_max bounds it")
             if scope["path"].startswith("/v1/"):
@@ -77,7 +86,7 @@ class Door:
                 receive = await self._body(scope, headers, receive)
             await self._app(scope, receive, sending)
         except LadleError as error:
-            response = error_response(error)
+            response = error_response(error, self.serving.places)
             # What is left of the body is not waited for.
             response.headers["Connection"] = "close"
             await response(scope, receive, sending)
@@ -99,8 +108,10 @@ class Door:
         parts: list[bytes] = []
         size = 0
         more = True
+        seconds, progress = self.serving.settings.progress_seconds_max, self.serving.settings.progress_bytes_min
+        due = progress
         try:
-            async with asyncio.timeout(_BODY_SECONDS_MAX):
+            async with asyncio.timeout(seconds) as limit:
                 while more and size <= most:
                     message = await receive()
                     if message["type"] != "http.request":
@@ -108,8 +119,14 @@ class Door:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     more = message.get("more_body", False)
+                    if size >= due:
+                        due = size + progress
+                        limit.reschedule(asyncio.get_running_loop().time() + seconds)
         except TimeoutError:
-            raise BadRequest(f"The body took longer than {_BODY_SECONDS_MAX:g} s to come.") from None
+            raise RequestTimeout(
+                f"Less than {progress:,} bytes of the body came in {seconds:g} s.",
+                hint="the settings progress_seconds_max and progress_bytes_min say how slow a client may be",
+            ) from None
         if size > most:
             parts.clear()
             if more:

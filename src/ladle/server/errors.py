@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ladle.engine.places import Places
 from ladle.errors import LadleError, LimitExceeded
 from ladle.formats.writing import encoded
 from ladle.remote import forms
@@ -26,6 +28,7 @@ _STATUS = {
     "unknown_name": 404,
     "not_found": 404,
     "method_not_allowed": 405,
+    "request_timeout": 408,
     "already_exists": 409,
     "in_use": 409,
     "key_reused": 409,
@@ -82,6 +85,12 @@ class BadRequest(LadleError):
     code = "bad_request"
 
 
+class RequestTimeout(LadleError):
+    """A client that takes too long to send its request."""
+
+    code = "request_timeout"
+
+
 class NotFound(LadleError):
     code = "not_found"
 
@@ -94,12 +103,18 @@ class UnknownFormat(LadleError):
     code = "unknown_format"
 
 
-def error_response(error: LadleError) -> Response:
+def told_error(error: LadleError, places: Places) -> dict[str, Any]:
+    """An error as it is sent: nobody is told by it where the warehouse is."""
+    told = forms.error_to_json(error)
+    return {**told, "message": places.hidden(error.message), "hint": places.hidden_if(error.hint)}
+
+
+def error_response(error: LadleError, places: Places) -> Response:
     status = _STATUS.get(error.code, _DEFAULT_STATUS)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if status in _RETRY_SECONDS:
         headers["Retry-After"] = _RETRY_SECONDS[status]
-    content = encoded({"error": forms.error_to_json(error)})
+    content = encoded({"error": told_error(error, places)})
     return Response(content, status, headers, media_type="application/json")
 
 
@@ -110,16 +125,16 @@ def unexpected_response(error: Exception, method: str, path: str) -> Response:
     return Response(encoded({"error": {**content, "position": None}}), 500, media_type="application/json")
 
 
-def add_handlers(app: FastAPI) -> None:
+def add_handlers(app: FastAPI, places: Places) -> None:
     async def known(request: Request, error: Exception) -> Response:
         assert isinstance(error, LadleError)
-        return error_response(error)
+        return error_response(error, places)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        return error_response(BadRequest(f"{place}: {first['msg']}.", hint="/docs says what is expected"))
+        return error_response(BadRequest(f"{place}: {first['msg']}.", hint="/docs says what is expected"), places)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -130,7 +145,7 @@ def add_handlers(app: FastAPI) -> None:
             trouble = NotFound(f"There is nothing at {request.url.path}.", hint="/docs lists what there is")
         else:
             trouble = BadRequest(str(error.detail))
-        return error_response(trouble)
+        return error_response(trouble, places)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         return unexpected_response(error, request.method, request.url.path)

@@ -40,7 +40,7 @@ async def safely(serving: Serving, session: Session, scope: Scope, name: str) ->
     try:
         return await answered(serving, session, scope, name)
     except LadleError as error:
-        return error_response(error)
+        return error_response(error, serving.places)
     except Exception as error:
         return unexpected_response(error, "GET", scope["path"])
 

@@ -16,8 +16,7 @@ from ladle.answer import Answer
 from ladle.engine.session import Session
 from ladle.errors import LadleError
 from ladle.formats.writing import encoded
-from ladle.remote import forms
-from ladle.server.errors import BadRequest, ErrorBody
+from ladle.server.errors import BadRequest, ErrorBody, told_error
 from ladle.server.hub import Hub, Told
 from ladle.server.respond import Responder
 from ladle.server.serving import Asking, Served, Serving, serving_of
@@ -114,7 +113,7 @@ async def _events(
                 # The token may be gone meanwhile, or a grant revoked.
                 serving.session(request.scope).query(name)
     except LadleError as error:
-        yield b"event: error\ndata: " + encoded({"error": forms.error_to_json(error)}) + b"\n\n"
+        yield b"event: error\ndata: " + encoded({"error": told_error(error, serving.places)}) + b"\n\n"
 
 
 def _event(told: Told) -> Iterator[bytes]:
@@ -157,7 +156,7 @@ async def changes_by_websocket(websocket: WebSocket, name: str, since: Since = N
         return
     except LadleError as error:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            await websocket.send_text(encoded({"error": forms.error_to_json(error)}).decode())
+            await websocket.send_text(encoded({"error": told_error(error, serving.places)}).decode())
             await websocket.close(_CLOSED_BY_ERROR)
         return
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):

@@ -107,12 +107,13 @@ class Hub:
         self._committed = asyncio.Event()
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_hearing: Callable[[], None] | None = None
         self.subscribers = 0
 
     def start(self) -> None:
         """Called in the event loop."""
         self._loop = asyncio.get_running_loop()
-        self._db.on_commit(self._note_commit_soon)
+        self._stop_hearing = self._db.on_commit(self._note_commit_soon)
 
     def release(self) -> None:
         """Let everybody go, so that their connections end. May be called by any thread."""
@@ -123,6 +124,8 @@ class Hub:
     async def stop(self) -> None:
         """Called in the event loop, when all requests are done."""
         self._stopping.set()
+        if self._stop_hearing is not None:
+            self._stop_hearing()
         for channel in list(self._channels.values()):
             if channel.task is not None:
                 channel.task.cancel()

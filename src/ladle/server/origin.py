@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
@@ -12,21 +13,36 @@ Scope = MutableMapping[str, Any]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME_MAX = 300
 """Longer ones are no host's: a name has 253 characters at most."""
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
+# Headers by which proxies, load balancers and content networks tell of themselves or of whom they speak for. Each has
+# names of its own, so they are known by what such names have in common.
+_OF_PROXIES = re.compile(
+    r"forward|prox(y|ied)|(client|connecting|real|remote|originating|cluster)-?(ip|addr|host)"
+    r"|^x-(original|scheme|url-scheme|host|ssl|varnish|envoy|amzn?|arr|azure|appengine|akamai|vercel|nf)\b"
+    r"|^(via|cf|cdn|fly|fastly|akamai|tailscale|incap|true-client|front-end|ssl)\b"
+)
 
 
 def is_local(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a request comes from a program on this machine; not from a page of some web site that a browser here has
-    open (such a page may send requests to this address, but not under this name, nor from this origin), and not from
-    elsewhere through a proxy here.
+    """Whether a request comes from a program on this machine.
+
+    Not from a page of some web site that a browser here has open: such a page may send requests to this address, but
+    not under this name, nor from this origin. And not from elsewhere through a proxy here: any sign of one is enough.
     """
     client = scope.get("client")
-    if client is None or client[0] not in _LOOPBACK or any(name in headers for name in _FORWARDED):
+    if client is None or client[0] not in _LOOPBACK:
+        return False
+    # Programs of today speak HTTP/1.1; a proxy that was told nothing, and says nothing, speaks 1.0.
+    if scope.get("http_version") == "1.0" or any(map(_tells_of_a_proxy, headers)):
         return False
     if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         return False
     host, origin = headers.get(b"host", b""), headers.get(b"origin")
     return len(host) <= _NAME_MAX and len(origin or b"") <= _NAME_MAX and _is_ours(host, origin)
+
+
+@lru_cache(maxsize=256)
+def _tells_of_a_proxy(header: bytes) -> bool:
+    return _OF_PROXIES.search(header.decode("latin-1").lower()) is not None
 
 
 @lru_cache(maxsize=64)

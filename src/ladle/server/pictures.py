@@ -13,7 +13,7 @@ def plan_picture(session: Session, text: str) -> dict[str, Any]:
     """Of a standing query by its name, or of a SELECT."""
     catalog = session.catalog
     state = catalog.query(text)
-    plan = state.plan if state is not None else sql.bind(text, catalog)
+    plan = state.plan if state is not None else sql.bind(text, catalog, session.settings)
     picture = _Picture()
     title = state.name if state is not None else "answer"
     if session.hides(plan):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ladle.errors import TypeMismatch
-from ladle.formats.arrow import unpacked_bytes, written_out_bytes
+from ladle.foreign import NotArrow, TooManyBytes, first_line, read_stream
 from ladle.formats.reading import read_rows
 from ladle.remote.http import ARROW
 from ladle.schema import StreamSchema, TableSchema
@@ -27,8 +27,6 @@ _FORMS = {
 }
 _UNPACKED = 4
 """How much larger than a body may be the rows may be that Arrow makes of it."""
-_ROW_BYTES = 8
-"""What a row counts at least: one that is nothing but NULLs takes no room before it is in a stream."""
 _AFTER = re.compile(r"[ \t\r\n]*([,\]])[ \t\r\n]*")
 """What follows an element of an array."""
 _PLACE = "body"
@@ -55,7 +53,7 @@ def received(
         lines = _json_lines(body) if kind == _JSON else body
         tables = list(read_rows(io.BytesIO(lines), form, stream_schema, name=_PLACE, live=False))
     except (pa.ArrowException, ValueError, RecursionError) as error:
-        raise BadRequest(f"The body can't be read as {kind}: {_first_line(error)}.") from None
+        raise BadRequest(f"The body can't be read as {kind}: {first_line(error)}.") from None
     if not tables:
         return pa.table({column.name: pa.nulls(0) for column in schema.columns})
     table = pa.concat_tables(tables, promote_options="permissive")
@@ -126,33 +124,13 @@ def _check_header(table: pa.Table, schema: StreamSchema) -> None:
         )
 
 
-def _arrow(body: pa.Buffer, most: int) -> pa.Table:
-    """Looked through before anything is done with it: a buffer that points outside of itself would end the process, and
-    so would one that has room in a body and, unpacked, none here.
-    """
-    batches = []
-    size = 0
+def _arrow(body: pa.Buffer, bytes_max: int) -> pa.Table:
     try:
-        _refuse_larger(unpacked_bytes(body), most)
-        with pa.ipc.open_stream(body) as reader:
-            for batch in reader:
-                _refuse_larger(size + max(batch.nbytes, batch.num_rows * _ROW_BYTES), most)
-                batch.validate(full=True)
-                size += max(written_out_bytes(batch), batch.num_rows * _ROW_BYTES)
-                _refuse_larger(size, most)
-                batches.append(batch)
-            return pa.Table.from_batches(batches, reader.schema)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadRequest(f"The body is no Arrow stream: {_first_line(error)}.") from None
-
-
-def _refuse_larger(size: int, most: int) -> None:
-    if size > most:
+        return read_stream(body, bytes_max=bytes_max)
+    except TooManyBytes:
         raise TooLarge(
-            f"The rows have more than {most:,} bytes when they are unpacked.",
+            f"The rows have more than {bytes_max:,} bytes when they are unpacked.",
             hint="send them in parts, or have the setting request_bytes_max raised",
-        )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        ) from None
+    except NotArrow as error:
+        raise BadRequest(f"The body is no Arrow stream: {error}.") from None

@@ -54,7 +54,7 @@ router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": 
 def sql(body: Script, request: Request, session: Asking, serving: Served) -> Response:
     """The answer of a single statement in any form; of a script, several answers in JSON."""
     responder = Responder(request.scope, serving.pages, session.user.name, serving.settings.page_rows_max)
-    if not responder.holds_several and len(list(language.split_script(body.sql))) != 1:
+    if not responder.holds_several and len(list(language.split_script(body.sql, serving.settings))) != 1:
         raise NotAcceptable("Arrow and CSV have room for one answer.", hint="accept application/json; nothing was run")
     answers = session.execute(body.sql)
     if len(answers) == 1 and not responder.lists_answers:
@@ -99,17 +99,22 @@ def queries(
 
 @router.post("/queries", tags=["queries"], status_code=201, summary="Register standing queries")
 def register(body: Registration, session: Asking) -> Response:
-    one = body.name is not None and body.sql is not None
-    if one == (body.queries is not None):
-        raise BadRequest("Give either name and sql, or queries.")
-    texts = {body.name: body.sql} if body.name is not None and body.sql is not None else dict(body.queries or {})
-    how = {"materialize": body.materialize, "if_not_exists": body.if_not_exists, "replace": body.replace}
-    session.register_many(texts, **how)  # type: ignore[arg-type]
-    if len(texts) > _QUERIES_PAGE:
-        return json_reply({"registered": len(texts)}, 201)
+    if (body.sql is None) == (body.queries is None) or (body.sql is None and body.name is not None):
+        raise BadRequest("Give either sql, with or without a name, or queries.")
+    if body.sql is not None and body.name is None:
+        if body.if_not_exists or body.replace:
+            raise BadRequest("if_not_exists and replace are about a query's name: give one.")
+        names = [session.register_unnamed(body.sql, materialize=body.materialize)]
+    else:
+        texts = {body.name: body.sql} if body.name is not None and body.sql is not None else dict(body.queries or {})
+        how = {"if_not_exists": body.if_not_exists, "replace": body.replace}
+        session.register_many(texts, materialize=body.materialize, **how)
+        names = list(texts)
+    if len(names) > _QUERIES_PAGE:
+        return json_reply({"registered": len(names)}, 201)
     catalog = session.catalog
-    states = [state for name in texts if (state := catalog.query(name)) is not None]
-    return json_reply({"registered": len(texts), "queries": [_query(session, state) for state in states]}, 201)
+    states = [state for name in names if (state := catalog.query(name)) is not None]
+    return json_reply({"registered": len(names), "queries": [_query(session, state) for state in states]}, 201)
 
 
 @router.get("/queries/{name}", tags=["queries"], summary="One standing query")

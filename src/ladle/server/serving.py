@@ -19,9 +19,11 @@ from ladle.access import LOCAL_USER, User, secret_digest
 from ladle.catalog import QueryState
 from ladle.config import Settings
 from ladle.engine import Database
+from ladle.engine.places import Places
 from ladle.engine.session import Session
 from ladle.errors import Unauthenticated
 from ladle.plan import Engine
+from ladle.server.connections import CONNECTION, Connection, Connections
 from ladle.server.history import History
 from ladle.server.hub import Hub
 from ladle.server.metrics import Metrics
@@ -45,6 +47,8 @@ class Serving:
     pages: Pages
     history: History
     metrics: Metrics
+    places: Places
+    connections: Connections
     _quick: set[int] = field(default_factory=set)
     """Queries, by id, that were answered quickly the last time."""
     _few: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
@@ -108,6 +112,13 @@ class Serving:
 
     def user(self, scope: Scope) -> User:
         """Whose request this is. Raises Denied."""
+        user = self._user(scope)
+        connection = connection_of(scope)
+        if connection is not None:
+            connection.recognise()
+        return user
+
+    def _user(self, scope: Scope) -> User:
         headers = dict(reversed(scope["headers"]))  # the first of a name
         secret = _token(scope, headers)
         if secret is not None:
@@ -134,6 +145,12 @@ class Serving:
 
     def session(self, scope: Scope) -> Session:
         return self.db.session(self.user(scope), address_of(scope))
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """What a request came over; None if it did not come through a server's listener."""
+    connection: Connection | None = scope.get("state", {}).get(CONNECTION)
+    return connection
 
 
 def address_of(scope: Scope) -> str:

@@ -1,21 +1,22 @@
 """Text to statements to bound plans. Only here is sqlglot known; trees of it never leave this package.
 
-`parse` and `parse_one` take any statement, `bind` a SELECT; `split_script`, `is_complete` and `subscription` are for
+`parse` and `parse_one` take any statement, `bind` a SELECT; `split_script`, `is_unfinished` and `subscription` are for
 shells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ladle.config import Settings
 from ladle.errors import LadleError
 from ladle.plan import Plan
 from ladle.sql.names import Names
-from ladle.sql.statements import Statement
+from ladle.sql.statements import Insert, Statement
 
 if TYPE_CHECKING:
     from ladle.sql.templates import Templates
@@ -23,29 +24,53 @@ if TYPE_CHECKING:
 __all__ = [
     "bind",
     "check_function_name",
-    "is_complete",
+    "is_unfinished",
     "parse",
     "parse_one",
     "parse_type",
+    "rebind",
     "split_script",
     "subscription",
+    "tolerant_insert",
 ]
 
 
-def parse(text: str, names: Names) -> list[Statement]:
+_DEFAULT = Settings()
+
+
+def parse(text: str, names: Names, settings: Settings = _DEFAULT) -> list[Statement]:
     """Every statement of a script, each bound against `names` as they are now."""
+    from ladle.sql.limits import Limits
     from ladle.sql.lower import lower
     from ladle.sql.script import chunks
 
-    return [lower(chunk, names) for chunk in chunks(text)]
+    limits = Limits.of(settings)
+    return [limits.run(chunk.tokens, partial(lower, chunk, names)) for chunk in chunks(text, limits)]
 
 
-def parse_one(text: str, names: Names) -> Statement:
-    """The one statement that the text is."""
+def parse_one(text: str, names: Names, settings: Settings = _DEFAULT) -> Statement:
+    """The one statement that the text is, within the limits that settings say."""
+    from ladle.sql.limits import Limits
     from ladle.sql.lower import lower
     from ladle.sql.script import only_chunk
+    from ladle.sql.values import values_insert
 
-    return lower(only_chunk(text), names)
+    fast = values_insert(text, names)
+    if fast is not None:
+        return fast
+    limits = Limits.of(settings)
+    chunk = only_chunk(text, limits)
+    return limits.run(chunk.tokens, partial(lower, chunk, names))
+
+
+def tolerant_insert(text: str, names: Names) -> Insert:
+    """An INSERT into a stream, such that rows which can't be cast raise nothing but are told."""
+    from ladle.sql.limits import Limits
+    from ladle.sql.lower import lower_tolerant_insert
+    from ladle.sql.script import only_chunk
+
+    chunk = only_chunk(text)
+    return Limits().run(chunk.tokens, partial(lower_tolerant_insert, chunk, names))
 
 
 def subscription(text: str) -> tuple[str, int | None] | None:
@@ -53,24 +78,32 @@ def subscription(text: str) -> tuple[str, int | None] | None:
     from ladle.sql.drafts import SubscribeDraft
     from ladle.sql.script import draft, only_chunk
 
-    match draft(only_chunk(text)):
+    chunk = only_chunk(text)
+    if chunk.tokens[0].text.upper() != "SUBSCRIBE":
+        return None
+    match draft(chunk):
         case SubscribeDraft(name, since):
             return name.name, since
         case _:
             return None
 
 
-def bind(text: str, names: Names) -> Plan:
+def bind(text: str, names: Names, settings: Settings = _DEFAULT) -> Plan:
     """The plan of a SELECT. Of texts that differ in numbers alone only the first ones are parsed."""
-    return _templates().bind(text, names)
+    return _templates().bind(text, names, settings)
 
 
-def bind_each(texts: Mapping[str, str], names: Names) -> dict[str, Plan]:
+def rebind(text: str, names: Names) -> Plan:
+    """The plan of a SELECT that was accepted before, whatever the limits are now."""
+    return _templates().bind(text, names, None)
+
+
+def bind_each(texts: Mapping[str, str], names: Names, settings: Settings) -> dict[str, Plan]:
     """The plans of queries by their names; of several, an error says which of them is meant."""
     plans = {}
     for name, text in texts.items():
         try:
-            plans[name] = bind(text, names)
+            plans[name] = bind(text, names, settings)
         except LadleError as error:
             if len(texts) > 1:
                 error.message = f"In query '{name}': {error.message}"
@@ -85,11 +118,14 @@ def _templates() -> Templates:
     return Templates(_bind)
 
 
-def _bind(text: str, names: Names) -> Plan:
+def _bind(text: str, names: Names, settings: Settings | None = _DEFAULT) -> Plan:
+    from ladle.sql.limits import Limits
     from ladle.sql.lower import lower_select
     from ladle.sql.script import only_chunk
 
-    return lower_select(only_chunk(text), names)
+    limits = None if settings is None else Limits.of(settings)
+    chunk = only_chunk(text, limits)
+    return (limits or Limits()).run(chunk.tokens, partial(lower_select, chunk, names))
 
 
 def parse_type(text: str) -> pa.DataType:
@@ -106,15 +142,16 @@ def check_function_name(name: str) -> None:
     functions.check_function_name(name)
 
 
-def split_script(text: str) -> list[str]:
+def split_script(text: str, settings: Settings = _DEFAULT) -> list[str]:
     """The texts of a script's statements. A later one may need what an earlier one does, so run them one by one."""
     from ladle.sql import script
+    from ladle.sql.limits import Limits
 
-    return script.statements(text)
+    return script.statements(text, Limits.of(settings))
 
 
-def is_complete(text: str) -> bool:
-    """Whether a shell may run what was typed, or should ask for another line."""
+def is_unfinished(text: str) -> bool:
+    """Whether a shell should ask for another line, or run what was typed."""
     from ladle.sql import script
 
-    return script.is_complete(text)
+    return script.is_unfinished(text)

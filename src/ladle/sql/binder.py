@@ -11,7 +11,7 @@ gets a suffix (`a`, `a_1`): Arrow and Spark would allow the duplicate, DuckDB an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -20,32 +20,18 @@ from ladle.errors import SqlError, Unsupported
 from ladle.plan import Function
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
-from ladle.sql.grouping import check_grouping
+from ladle.sql.grouping import check_distinct, check_grouping
 from ladle.sql.joins import conditions_to_where
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import Source
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
 from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
-from ladle.sql.sources import bind_from
+from ladle.sql.sharing import Below
+from ladle.sql.sources import bind_from, joins_in_parentheses
 from ladle.sql.split import push_where
+from ladle.sql.time_windows import Windows, check_time_windows, grouped_windows, name_windows
 
-_REFUSED = {
-    "into": "SELECT INTO",
-    "kind": "SELECT AS STRUCT",
-    "match": "MATCH_RECOGNIZE",
-    "qualify": "QUALIFY",
-    "connect": "CONNECT BY",
-    "sample": "TABLESAMPLE",
-    "pivots": "PIVOT",
-    "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY",
-    "sort": "SORT BY",
-    "locks": "FOR UPDATE",
-    "prewhere": "PREWHERE",
-    "exclude": "EXCLUDE",
-    "operation_modifiers": "this form of SELECT",
-}
 _GENERATORS = {"posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
 
 
@@ -61,23 +47,28 @@ class Binder:
     cte_names: set[str] = field(default_factory=set)
     functions: dict[str, Function] = field(default_factory=dict)
     """Users' functions that are called, by symbol."""
+    below: Mapping[str, Below] = field(default_factory=dict)
+    """The standing queries that are read, by their names in lower case."""
+    shared: dict[str, Cte] = field(default_factory=dict)
+    """Those of them that are bound before the statement."""
     mentions: int = 0
     """Streams mentioned in this text itself."""
 
     def inlined(self, query: str, text: str) -> Binder:
         names = self.names.inside(query)
-        return Binder(names, Source(text), self.scans, self.tables, self.queries, self.cte_names, self.functions)
+        return replace(self, names=names, source=Source(text), mentions=0)
 
     def query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         """The bound tree and its output columns."""
-        for key, what in _REFUSED.items():
-            if node.args.get(key):
-                raise Unsupported(f"{what} is not part of Ladle's SQL.", position=self.source.of(node))
         bounds = node.args.get("bounds")
         if isinstance(bounds, Bounds):
             around = replace(around, window=window_of_bounds(bounds, self.source))
             position = self.source.of(bounds)
             node.set("bounds", None)
+        if isinstance(fetch := node.args.get("limit"), exp.Fetch):
+            # FETCH NEXT ROW ONLY is one row
+            count = fetch.args.get("count") or exp.Literal.number(1)
+            node.set("limit", exp.Limit(expression=count))
         mentions = self.mentions
         around = self._ctes(node, around)
         result = self._query(node, around)
@@ -97,11 +88,7 @@ class Binder:
             case exp.SetOperation():
                 return self._set_operation(node, around)
             case exp.Subquery() if isinstance(node.this, exp.Table):
-                raise Unsupported(
-                    "Joins in parentheses are not part of Ladle's SQL.",
-                    hint="write them without",
-                    position=self.source.of(node),
-                )
+                raise joins_in_parentheses(self.source.of(node))
             case exp.Subquery() if any(node.args.get(key) for key in ("order", "limit", "offset")):
                 return self.query(_as_select(node), around)
             case exp.Subquery():
@@ -171,7 +158,6 @@ class Binder:
     # SELECT
 
     def _select(self, node: exp.Select, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
-        node.set("hint", None)
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             raise Unsupported("DISTINCT ON is not part of Spark's SQL.", position=self.source.of(distinct))
@@ -179,15 +165,25 @@ class Binder:
             raise SqlError("SELECT needs at least one expression.", position=self.source.of(node))
         scope = Scope(self.source, around.parent)
         bind_from(self, node, scope, around)
-        projections = self._projections(node, scope, around)
+        windows = {name: self._expression(call, scope, around) for name, call in grouped_windows(node).items()}
+        projections = self._projections(node, scope, around, windows)
+        if not projections:
+            raise SqlError(
+                "EXCEPT leaves out every column, and a SELECT needs at least one.", position=self.source.of(node)
+            )
         where = node.args.get("where")
         if where is not None:
             self._expression(where.this, scope, around)
         conditions_to_where(node)
         if node.args.get("where") is not None:
             push_where(node, scope, self.scans)
-        self._group(node, scope, around, projections)
-        check_grouping(node, scope, [tree for _, tree in projections])
+        self._group(node, scope, around, projections, windows)
+        trees = [tree for _, tree in projections]
+        check_grouping(node, scope, trees)
+        check_distinct(trees, scope)
+        check_time_windows(node, scope, trees)
+        if node.args.get("having") is not None:
+            name_windows(node.args["having"], windows, scope)
         for window in node.args.get("windows") or ():
             self._expression(window, scope, around)
         for key in ("limit", "offset"):
@@ -198,7 +194,7 @@ class Binder:
             "expressions",
             [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)],
         )
-        return self._order_select(node, scope, around, projections, fields), fields
+        return self._order_select(node, scope, around, projections, fields, windows), fields
 
     def _expression(
         self, node: exp.Expression, scope: Scope, around: Around, aliases: Aliases | None = None
@@ -208,7 +204,9 @@ class Binder:
 
         return bind_expression(node, scope, bind_query, aliases)
 
-    def _projections(self, node: exp.Select, scope: Scope, around: Around) -> list[tuple[str, exp.Expression]]:
+    def _projections(
+        self, node: exp.Select, scope: Scope, around: Around, windows: Windows
+    ) -> list[tuple[str, exp.Expression]]:
         """(output name, bound expression) of the SELECT list; an alias may be used by those after it, as in Spark."""
         bound: list[tuple[str, exp.Expression]] = []
         aliases: dict[str, exp.Expression] = {}
@@ -224,7 +222,7 @@ class Binder:
                 )
             expression = item.this if isinstance(item, exp.Alias) else item
             name = item.alias if isinstance(item, exp.Alias) else _name_of(item)
-            tree = self._expression(expression.pop(), scope, around, Aliases(aliases))
+            tree = self._expression(expression.pop(), scope, around, Aliases(aliases, windows=windows))
             if not isinstance(item, exp.Alias) and NAME in tree.meta:
                 name = tree.meta[NAME]
             bound.append((name, tree))
@@ -238,6 +236,7 @@ class Binder:
         scope: Scope,
         around: Around,
         projections: Sequence[tuple[str, exp.Expression]],
+        windows: Windows,
     ) -> None:
         named = {name.lower(): tree for name, tree in reversed(projections)}
         group = node.args.get("group")
@@ -260,7 +259,7 @@ class Binder:
         having = node.args.get("having")
         if having is not None:
             grouped = frozenset(group.expressions) if group is not None else frozenset()
-            self._expression(having.this, scope, around, Aliases(named, grouped=grouped))
+            self._expression(having.this, scope, around, Aliases(named, grouped=grouped, windows=windows))
 
     def _at(self, item: exp.Expression, projections: Sequence[tuple[str, exp.Expression]]) -> exp.Expression:
         index = int(item.name)
@@ -280,6 +279,7 @@ class Binder:
         around: Around,
         projections: Sequence[tuple[str, exp.Expression]],
         fields: tuple[Field, ...],
+        windows: Windows,
     ) -> exp.Expression:
         """ORDER BY names outputs first, then columns of FROM. An output becomes its number, which nothing can hide."""
         order = node.args.get("order")
@@ -291,11 +291,13 @@ class Binder:
             return self._ordered_outside(node, fields, around)
         for item in rest:
             position = self.source.of(item)
-            tree = self._expression(item.this, scope, around, Aliases(named, first=True))
+            tree = self._expression(item.this, scope, around, Aliases(named, first=True, windows=windows))
             for number, (_, projection) in enumerate(projections, start=1):
                 if tree == projection:
                     item.set("this", exp.Literal.number(number))
                     break
+            if node.args.get("group") is not None:
+                name_windows(item, windows, scope)
             if item.this.find(exp.Window) is not None:
                 raise SqlError(
                     "ORDER BY can't compute a window function itself.",
@@ -347,8 +349,6 @@ class Binder:
     # Set operations
 
     def _set_operation(self, node: exp.SetOperation, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
-        if node.args.get("by_name") or node.args.get("side") or node.args.get("on"):
-            raise Unsupported("Set operations match columns by position.", position=self.source.of(node))
         # left-deep chains of operands are as long as users make them, so no recursion along them
         spine: list[exp.SetOperation] = [node]
         while isinstance(spine[-1].this, exp.SetOperation) and not _own_clauses(spine[-1].this):

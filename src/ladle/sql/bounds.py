@@ -209,7 +209,9 @@ def _constant_us(node: exp.Literal, source: Source) -> int:
 
 
 def _parse_moment(text: str) -> datetime | None:
-    """ISO 8601 as Spark writes it: one or two digits a field, an offset or the name of a zone at the end."""
+    """ISO 8601 as Spark writes it: four digits for the year, one or two for other fields, an offset or the name of a
+    zone at the end.
+    """
     zone = None
     head, _, last = text.rpartition(" ")
     if head and last[:1].isalpha():
@@ -219,10 +221,10 @@ def _parse_moment(text: str) -> datetime | None:
             return None
     date, separator, time = text.partition("T" if "T" in text else " ")
     try:
-        fields = [int(field) for field in date.split("-")]
-        if len(fields) > 3 or not 1000 <= fields[0] <= 9999:
+        year, *fields = date.split("-")
+        if len(fields) > 2 or len(year) != 4:
             return None
-        day = "-".join(f"{field:02}" for field in [*fields, 1, 1][:3])
+        day = "-".join([year, *(f"{int(field):02}" for field in [*fields, "1", "1"][:2])])
         parts = time.strip().split(":")
         if separator and len(parts[0]) == 1:
             time = "0" + time.strip()

@@ -24,13 +24,14 @@ from ladle.sql.sources import QUARANTINE, unknown_relation
 from ladle.sql.statements import DeleteRows, Insert, InsertRows, UpdateRows
 
 
-def lower_insert(insert: InsertDraft, names: Names, source: Source) -> Insert | InsertRows:
-    """The query's columns, cast to the stream's or table's types as Spark's INSERT would."""
+def lower_insert(insert: InsertDraft, names: Names, source: Source, *, tolerant: bool = False) -> Insert | InsertRows:
+    """The query's columns, cast to the stream's or table's types as by CAST; with `tolerant`, as by try_cast."""
     name = ".".join(part.name for part in insert.target)
     if len(insert.target) == 1 and (stream := names.stream_schema(name)) is not None:
         targets = _targets(insert, stream[1], source)
         listed = tuple(column.name for column in targets)
-        return Insert(stream[0], listed, _cast_plan(insert, targets, targets, names, source))
+        plan = _cast_plan(insert, targets, targets, names, source, tolerant=tolerant)
+        return Insert(stream[0], listed, plan, tolerant)
     if len(insert.target) == 1 and (table := names.table_schema(name)) is not None:
         targets = _targets(insert, table[1], source)
         return InsertRows(table[0], _cast_plan(insert, targets, table[1].columns, names, source))
@@ -44,9 +45,18 @@ def lower_insert(insert: InsertDraft, names: Names, source: Source) -> Insert | 
 
 
 def _cast_plan(
-    insert: InsertDraft, targets: Sequence[Column], columns: Sequence[Column], names: Names, source: Source
+    insert: InsertDraft,
+    targets: Sequence[Column],
+    columns: Sequence[Column],
+    names: Names,
+    source: Source,
+    *,
+    tolerant: bool = False,
 ) -> Plan:
-    """A plan whose answer has `columns`: the query's, which are `targets`, and NULL for those it does not give."""
+    """A plan whose answer has `columns`: the query's, which are `targets`, and NULL for those it does not give.
+
+    With `tolerant`, what can't be cast is NULL, and the answer also has the columns as they were given.
+    """
     binder = Binder(names, source)
     tree, fields = bound(binder, insert.query.tree)
     if len(fields) != len(targets):
@@ -62,7 +72,10 @@ def _cast_plan(
         value: exp.Expression = exp.null()
         if column.name in given:
             value = exp.column(_quoted(given[column.name]), table=_quoted("_i"))
-        outer.append("expressions", _alias(_cast(value, column.type), column.name))
+        outer.append("expressions", _alias(_cast(value, column.type, safe=tolerant), column.name))
+    for number, column in enumerate(targets if tolerant else ()):
+        value = exp.column(_quoted(given[column.name]), table=_quoted("_i"))
+        outer.append("expressions", _alias(value, f"_given{number}"))
     inner = tree.this if isinstance(tree, exp.Subquery) else tree
     outer.set("from_", exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=_quoted("_i")))))
     return finish(insert.query.sql, binder, outer)
@@ -178,8 +191,9 @@ def _is_true(condition: exp.Expression) -> exp.Expression:
     return exp.Paren(this=exp.Is(this=exp.Paren(this=condition), expression=exp.true()))
 
 
-def _cast(value: exp.Expression, type_: pa.DataType) -> exp.Cast:
-    return exp.Cast(this=value, to=exp.DataType.build(type_name(type_), dialect="spark"))
+def _cast(value: exp.Expression, type_: pa.DataType, *, safe: bool = False) -> exp.Cast:
+    to = exp.DataType.build(type_name(type_), dialect="spark")
+    return exp.TryCast(this=value, to=to, safe=True) if safe else exp.Cast(this=value, to=to)
 
 
 def _alias(value: exp.Expression, name: str) -> exp.Alias:

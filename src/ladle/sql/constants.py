@@ -16,11 +16,11 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
-from ladle.clock import to_us
 from ladle.errors import TypeMismatch
 from ladle.plan.keys import unscaled
-from ladle.sql.conformant.casts import INTEGER_TEXT, NOT_FINITE, number, read_moment
+from ladle.sql.conformant.casts import number
 from ladle.sql.conformant.datatypes import arrow_type
+from ladle.sql.conformant.readable import DAY_US, Unreadable, read
 from ladle.sql.conformant.spark_types import (
     BIGINT,
     BINARY,
@@ -42,8 +42,6 @@ from ladle.sql.conformant.spark_types import (
     is_moment,
     is_numeric,
 )
-
-DAY_US = 86_400_000_000
 
 _NEGATED_DIGITS_MAX = 34
 """Spark negates decimals in so many digits."""
@@ -123,18 +121,10 @@ def cast_constant(constant: Constant, target: pa.DataType) -> Constant:
 
 
 def _read(text: str, target: pa.DataType) -> Value:
-    if target == DATE or is_moment(target):
-        moment = read_moment(text, target)
-        if moment is None:
-            raise NotConstant
-        return to_us(moment) // DAY_US if target == DATE else to_us(moment)
-    if target == BINARY:
-        return utf8(text)
-    if is_fraction(target) and text in NOT_FINITE:
-        return float(text)
-    if is_integral(target) and INTEGER_TEXT.fullmatch(text):
-        return _in_range(int(text), target)
-    raise NotConstant
+    try:
+        return read(text, target)
+    except (Unreadable, NotConformant):
+        raise NotConstant from None
 
 
 def utf8(text: str) -> bytes:

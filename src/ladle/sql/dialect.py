@@ -8,6 +8,7 @@ x)` with a column for the unit, `date_sub`), and what Spark is given must be wha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -62,6 +63,8 @@ class LadleParser(StatementParser):
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
     SET_OP_MODIFIERS: ClassVar[set[str]] = SparkParser.SET_OP_MODIFIERS | {"bounds"}
+    _trying = 0
+    """How many attempts are under way that may turn out to be something else."""
     # `array(1, 2)[0]` is an element of a call, not a second array.
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
 
@@ -118,10 +121,48 @@ class LadleParser(StatementParser):
     def _warn_unsupported(self) -> None:
         """What is not understood is refused, so there is nothing to warn of."""
 
+    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+        """A list has something on both sides of each comma, unless the parser only tries whether it is one.
+
+        `f((a, -b))` is first tried as a function of a and b.
+        """
+        if self._trying or parse_method == self._parse_lambda_arg:
+            return super()._parse_csv(parse_method, sep)
+        item = parse_method()
+        items = [] if item is None else [item]
+        while self._match(sep):
+            comma = self._prev
+            if item is None:
+                self.raise_error("Expected something before the comma", comma)
+            item = parse_method()
+            if item is None:
+                self._refuse("something after the comma")
+            items.append(item)
+        return items
+
+    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+        """`array(date, 1)` is first tried as a type, and is none: what is wrong in that is not for the user."""
+        self._trying += 1
+        try:
+            return super()._parse_types(*args, **kwargs)
+        finally:
+            self._trying -= 1
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        comma = self._match(TokenType.COMMA, advance=False)
+        join = super()._parse_join(*args, **kwargs)
+        if comma and join is None:
+            self._refuse("a stream, table or query after the comma")
+        return join
+
     def _parse_placeholder(self) -> exp.Expr | None:
         start = self._curr
         placeholder = super()._parse_placeholder()
         return None if placeholder is None else placeholder.update_positions(start)
+
+    def _parse_hint(self) -> None:
+        """Hints are for Spark's optimiser and change no answer."""
+        self._match(TokenType.HINT)
 
     def _parse_stream(self) -> None:
         """`FROM STREAM t` is Spark's streaming read; here `stream` is a name like any other."""

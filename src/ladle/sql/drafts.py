@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from ladle.access import Role
 from ladle.sql.statements import Materialize
@@ -16,6 +18,7 @@ class Query:
 
     tree: exp.Expression
     sql: str
+    tokens: Sequence[Token] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class DropDraft:
 
 @dataclass(frozen=True)
 class CreateQueryDraft:
-    name: exp.Identifier
+    name: exp.Identifier | None
     query: Query
     materialize: Materialize | None
     if_not_exists: bool
@@ -95,6 +98,16 @@ class GrantDraft:
     query: exp.Identifier
     to: exp.Identifier
     revoke: bool
+
+
+@dataclass(frozen=True)
+class BackupDraft:
+    directory: str
+
+
+@dataclass(frozen=True)
+class VerifyDraft:
+    pass
 
 
 @dataclass(frozen=True)
@@ -174,5 +187,7 @@ Draft = (
     | DeleteDraft
     | ExplainSelectDraft
     | ExplainQueryDraft
+    | BackupDraft
+    | VerifyDraft
     | SubscribeDraft
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -10,8 +11,10 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.access import Role
+from ladle.errors import did_you_mean, nearest
 from ladle.sql.drafts import (
     AddColumnDraft,
+    BackupDraft,
     CreateFunctionDraft,
     CreateQueryDraft,
     CreateSourceDraft,
@@ -32,14 +35,16 @@ from ladle.sql.drafts import (
     ShowDraft,
     SubscribeDraft,
     UpdateDraft,
+    VerifyDraft,
 )
 from ladle.sql.statements import Materialize
+from ladle.sql.trees import make_shallow
 
 STATEMENTS = (
     "SELECT, EXPLAIN, INSERT INTO, UPDATE, DELETE FROM, CREATE STREAM, ALTER STREAM, DROP STREAM, CREATE TABLE, "
     "DROP TABLE, CREATE QUERY, DROP QUERY, CREATE FUNCTION, DROP FUNCTION, CREATE SOURCE, DROP SOURCE, CREATE TOKEN, "
     "DROP TOKEN, GRANT, REVOKE, SHOW STREAMS, SHOW TABLES, SHOW QUERIES, SHOW FUNCTIONS, SHOW SOURCES, SHOW TOKENS, "
-    "SHOW GRANTS, DESCRIBE, SUBSCRIBE"
+    "SHOW GRANTS, DESCRIBE, SUBSCRIBE, BACKUP TO, VERIFY"
 )
 
 _SOURCE_TOKENS = {TokenType.HEREDOC_STRING, TokenType.STRING}
@@ -51,12 +56,14 @@ _SHOWN = ("STREAMS", "TABLES", "QUERIES", "FUNCTIONS", "SOURCES", "TOKENS", "GRA
 class StatementParser(SparkParser):
     error_token: Token | None = None
     """Where the last error was raised; None at the end of the text."""
+    error_hint: str | None = None
+    """What to do about it, if the parser knows."""
 
     def statement(self, tokens: list[Token], text: str) -> Draft:
         """The one statement that `tokens` (of `text`) are."""
         self.reset()
         self.sql = text
-        self._chunks = [tokens]
+        self._chunks = [_with_window_names(tokens)]
         self._advance_chunk()
         draft = self._parse_draft()
         if self._curr:
@@ -83,7 +90,7 @@ class StatementParser(SparkParser):
         if self._match_text_seq("SHOW"):
             if self._match_texts(_SHOWN):
                 return ShowDraft(self._prev.text.upper())
-            return self._refuse(_either([f"SHOW {kind}" for kind in _SHOWN]))
+            return self._refuse(_either([f"SHOW {kind}" for kind in _SHOWN]), _SHOWN)
         if self._match_texts(("DESCRIBE", "DESC")):
             # the word is optional, and a stream may be called `stream`
             function = False
@@ -103,12 +110,20 @@ class StatementParser(SparkParser):
             return self._parse_update_draft()
         if self._match_text_seq("DELETE"):
             return self._parse_delete_draft()
+        if self._match_text_seq("BACKUP"):
+            if not self._match_text_seq("TO") or not self._match(TokenType.STRING):
+                self._refuse("TO and a directory, like BACKUP TO '/backups/monday'")
+            return BackupDraft(self._prev.text)
+        if self._match_text_seq("VERIFY"):
+            return VerifyDraft()
         if self._match_text_seq("SUBSCRIBE"):
             name = self._name("the name of a query")
             return SubscribeDraft(name, self._since() if self._match_text_seq("SINCE") else None)
         if self._curr.token_type in _QUERY_TOKENS:
             return SelectDraft(self._query())
-        return self._refuse(f"one of {STATEMENTS}")
+        first = sorted({statement.split()[0] for statement in STATEMENTS.split(", ")})
+        self.error_hint = f"statements begin with {', '.join(first[:-1])} or {first[-1]}"
+        return self._refuse("a statement", first)
 
     def _parse_create_draft(self) -> Draft:
         replace = bool(self._match_text_seq("OR", "REPLACE"))
@@ -120,7 +135,8 @@ class StatementParser(SparkParser):
             return self._parse_create_token(replace=replace)
         if replace:
             return self._refuse(
-                "CREATE OR REPLACE QUERY, FUNCTION or TOKEN (streams and tables keep their rows: DROP, then CREATE)"
+                "CREATE OR REPLACE QUERY, FUNCTION or TOKEN (streams and tables keep their rows: DROP, then CREATE)",
+                ("QUERY", "FUNCTION", "TOKEN"),
             )
         if self._match_text_seq("STREAM"):
             return self._parse_create_stream()
@@ -128,7 +144,7 @@ class StatementParser(SparkParser):
             return self._parse_create_table()
         if self._match_text_seq("SOURCE"):
             return self._parse_create_source()
-        return self._refuse("CREATE STREAM, TABLE or SOURCE, or CREATE [OR REPLACE] QUERY, FUNCTION or TOKEN")
+        return self._refuse("CREATE STREAM, TABLE or SOURCE, or CREATE [OR REPLACE] QUERY, FUNCTION or TOKEN", _KINDS)
 
     def _parse_create_token(self, *, replace: bool) -> CreateTokenDraft:
         name = self._name("the name of the token")
@@ -186,7 +202,10 @@ class StatementParser(SparkParser):
             self.raise_error("Expected the number of an epoch")
         return int(self._prev.text)
 
-    def _refuse(self, expected: str) -> Any:
+    def _refuse(self, expected: str, words: Sequence[str] = ()) -> Any:
+        """Raise the error for what is there instead; of `words`, the nearest to it may be meant."""
+        near = nearest(self._curr.text, words, likeness=0.7) if self._curr else []
+        self.error_hint = did_you_mean(near) or self.error_hint
         self.raise_error(f"Expected {expected}")
 
     def _name(self, what: str) -> exp.Identifier:
@@ -204,12 +223,12 @@ class StatementParser(SparkParser):
         return tuple(parts)
 
     def _query(self) -> Query:
-        start = self._curr
+        start, index = self._curr, self._index
         tree = self._parse_statement() if start.token_type in _QUERY_TOKENS else None
         if not isinstance(tree, exp.Query | exp.Values):
             self.raise_error("Expected a SELECT", start)
         assert isinstance(tree, exp.Expression)
-        return Query(tree, self._find_sql(start, self._prev))
+        return Query(make_shallow(tree), self._find_sql(start, self._prev), self._tokens[index : self._index])
 
     def _interval(self, what: str) -> exp.Expression:
         interval = self._parse_interval(require_interval=False) if self._curr else None
@@ -279,7 +298,7 @@ class StatementParser(SparkParser):
 
     def _parse_drop_draft(self) -> DropDraft:
         if not self._match_texts(_KINDS):
-            self._refuse(_either([f"DROP {kind}" for kind in _KINDS]))
+            self._refuse(_either([f"DROP {kind}" for kind in _KINDS]), _KINDS)
         kind = self._prev.text.upper()
         if_exists = self._match_text_seq("IF", "EXISTS")
         name = self._name(f"the name of a {kind.lower()}")
@@ -309,7 +328,10 @@ class StatementParser(SparkParser):
 
     def _parse_create_query(self, *, replace: bool = False) -> CreateQueryDraft:
         if_not_exists = self._if_not_exists(replace=replace)
-        name = self._name("the name of the query")
+        unnamed = self._is_after_name()
+        if unnamed and (if_not_exists or replace):
+            self._refuse("the name of the query")
+        name = None if unnamed else self._name("the name of the query")
         materialize = None
         if self._match(TokenType.WITH):
             if not self._match_text_seq("(", "MATERIALIZE") or not self._match(TokenType.EQ):
@@ -323,6 +345,13 @@ class StatementParser(SparkParser):
         if not self._match(TokenType.ALIAS):
             self._refuse("AS SELECT ...")
         return CreateQueryDraft(name, self._query(), materialize, if_not_exists, replace)
+
+    def _is_after_name(self) -> bool:
+        """Whether what stands here comes after the name of a query: it has none."""
+        kind, following = self._curr.token_type, self._next.token_type
+        return (kind == TokenType.ALIAS and following in _QUERY_TOKENS) or (
+            kind == TokenType.WITH and following == TokenType.L_PAREN
+        )
 
     def _parse_insert_draft(self) -> InsertDraft:
         if not self._match(TokenType.INTO):
@@ -369,8 +398,19 @@ class StatementParser(SparkParser):
         if where is None:
             self._refuse("WHERE and a condition, or the end of the statement")
         assert where is not None
-        condition: exp.Expression = where.this
+        condition: exp.Expression = make_shallow(where.this)
         return condition
+
+
+def _with_window_names(tokens: list[Token]) -> list[Token]:
+    """WINDOW is the clause where `name AS` follows, and a name everywhere else: of Spark's function, or of a column."""
+    named = list(tokens)
+    for index, token in enumerate(tokens):
+        if token.token_type == TokenType.WINDOW:
+            following = [each.token_type for each in tokens[index + 1 : index + 3]]
+            if following[1:] != [TokenType.ALIAS] or following[0] == TokenType.R_PAREN:
+                named[index] = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+    return named
 
 
 def _either(words: list[str]) -> str:

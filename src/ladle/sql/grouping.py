@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from ladle.errors import SqlError
+from ladle.errors import SqlError, Unsupported
 from ladle.sql.resolve import has_aggregate, is_aggregate_call
 from ladle.sql.scopes import NAME, Scope
 
@@ -28,6 +28,22 @@ def check_grouping(select: exp.Select, scope: Scope, projections: Sequence[exp.E
                 hint=f"add it to GROUP BY, or write max({name}), any_value({name}), ...",
                 position=scope.source.of(column),
             )
+
+
+def check_distinct(projections: Sequence[exp.Expression], scope: Scope) -> None:
+    """Refuse an ordered aggregate of DISTINCT values beside another one of DISTINCT: Spark fails inside of itself."""
+    ordered = [each for tree in projections for each in tree.find_all(exp.WithinGroup) if _is_distinct(each.this)]
+    every = {each for tree in projections for each in tree.find_all(exp.Anonymous) if _is_distinct(each)}
+    if ordered and len(every) > 1:
+        raise Unsupported(
+            f"{ordered[0].this.name.lower()}(DISTINCT ...) WITHIN GROUP can't stand beside another DISTINCT aggregate.",
+            hint="compute one of them in a subquery",
+            position=scope.source.of(ordered[0]),
+        )
+
+
+def _is_distinct(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and any(isinstance(each, exp.Distinct) for each in node.expressions)
 
 
 def _groups(group: exp.Expression) -> set[exp.Expr]:

@@ -22,6 +22,7 @@ from ladle.sql.functions import functions_of
 from ladle.sql.resolve import scans_of
 from ladle.sql.scopes import SCAN, ScanDraft
 from ladle.sql.split import canonical_factor, conjuncts
+from ladle.sql.trees import copied
 
 _RELOPS: dict[type[exp.Expr], Relop] = {
     exp.EQ: Relop.EQ,
@@ -54,7 +55,7 @@ def shared_joins(
     tree: exp.Expression, drafts: Sequence[ScanDraft]
 ) -> tuple[exp.Expression, tuple[Join, ...], dict[str, pa.Schema]] | None:
     """The statement over joins, those joins, and the columns of their relations; None where nothing is joined so."""
-    tree = tree.copy()
+    tree = copied(tree)
     found: list[_Found] = []
     for select in tree.find_all(exp.Select):
         found += _joins_of(select, drafts, len(found))

@@ -12,6 +12,7 @@ from ladle.sql.changes import lower_delete, lower_insert, lower_update
 from ladle.sql.conform import arrow_type
 from ladle.sql.drafts import (
     AddColumnDraft,
+    BackupDraft,
     CreateFunctionDraft,
     CreateQueryDraft,
     CreateSourceDraft,
@@ -30,6 +31,7 @@ from ladle.sql.drafts import (
     ShowDraft,
     SubscribeDraft,
     UpdateDraft,
+    VerifyDraft,
 )
 from ladle.sql.names import Names
 from ladle.sql.planning import plan_of
@@ -37,6 +39,7 @@ from ladle.sql.position import Source
 from ladle.sql.script import Chunk, draft
 from ladle.sql.statements import (
     AddColumn,
+    Backup,
     CreateFunction,
     CreateQuery,
     CreateSource,
@@ -53,6 +56,7 @@ from ladle.sql.statements import (
     ExplainQuery,
     ExplainSelect,
     Grant,
+    Insert,
     Revoke,
     Select,
     SetRetain,
@@ -65,7 +69,17 @@ from ladle.sql.statements import (
     ShowTokens,
     Statement,
     Subscribe,
+    Verify,
 )
+
+
+def lower_tolerant_insert(chunk: Chunk, names: Names) -> Insert:
+    """An INSERT into a stream whose plan tells what can't be cast instead of raising."""
+    insert = draft(chunk)
+    assert isinstance(insert, InsertDraft)
+    lowered = lower_insert(insert, names, chunk.source, tolerant=True)
+    assert isinstance(lowered, Insert)
+    return lowered
 
 
 def lower(chunk: Chunk, names: Names) -> Statement:
@@ -77,7 +91,8 @@ def lower(chunk: Chunk, names: Names) -> Statement:
         case ExplainSelectDraft(query, analyze):
             return ExplainSelect(plan_of(query, names, source), analyze)
         case CreateQueryDraft(name, query, materialize, if_not_exists, replace):
-            return CreateQuery(name.name, plan_of(query, names, source), materialize, if_not_exists, replace)
+            known = None if name is None else name.name
+            return CreateQuery(known, plan_of(query, names, source), materialize, if_not_exists, replace)
         case InsertDraft() as insert:
             return lower_insert(insert, names, source)
         case UpdateDraft() as update:
@@ -113,6 +128,10 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return Describe(".".join(part.name for part in parts), function)
         case ExplainQueryDraft(name, analyze):
             return ExplainQuery(name.name, analyze)
+        case BackupDraft(directory):
+            return Backup(directory)
+        case VerifyDraft():
+            return Verify()
         case SubscribeDraft(name, since):
             return Subscribe(name.name, since)
 

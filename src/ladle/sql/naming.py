@@ -30,6 +30,9 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.BitwiseXor: "^",
 }
 
+_TIME_WINDOWS = ("window", "session_window")
+"""Calls whose column has the name of the function alone."""
+
 
 def output_name(node: exp.Expr) -> str:
     """The column name of a projection that has no alias."""
@@ -37,6 +40,8 @@ def output_name(node: exp.Expr) -> str:
         return node.name
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column | exp.Dot):
         return node.this.name
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _TIME_WINDOWS:
+        return node.name.lower()
     return _text(node)
 
 

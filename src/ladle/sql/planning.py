@@ -16,11 +16,14 @@ from ladle.sql.dialect import DIALECT, Bounds
 from ladle.sql.drafts import Query
 from ladle.sql.functions import resolve_functions
 from ladle.sql.joins import shared_joins
+from ladle.sql.limits import too_deep
 from ladle.sql.names import Names
 from ladle.sql.position import Source
 from ladle.sql.resolve import NOW, fix_now
 from ladle.sql.scopes import SCAN, TABLE, Around, Field, ScanDraft, TableDraft
-from ladle.sql.script import too_deep
+from ladle.sql.sharing import queries_below
+from ladle.sql.sources import bind_shared
+from ladle.sql.trees import copied
 
 
 def plan_of(query: Query, names: Names, source: Source) -> Plan:
@@ -35,7 +38,12 @@ def bound(binder: Binder, query: exp.Expression) -> tuple[exp.Expression, tuple[
         tree = fix_now(query)
         check_functions(tree, binder.names.function_names())
         resolve_functions(tree, binder.names, binder.source, binder.functions)
+        binder.below, shared = queries_below(tree, binder.names)
+        ctes = [bind_shared(binder, name) for name in shared]
         done, fields = binder.query(tree, Around())
+        if ctes:
+            before = done.args.get("with_")
+            done.set("with_", exp.With(expressions=[*ctes, *(before.expressions if before is not None else ())]))
     except RecursionError:
         raise too_deep() from None
     stray = done.find(Bounds)
@@ -69,7 +77,7 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
         source = binder.scans[0].schema.arrow
         schema = pa.schema([pa.field(name, source.field(column).type) for name, column in projection])
     try:
-        translated = translate_query(tree.copy(), relations)
+        translated = translate_query(copied(tree), relations)
         duckdb_sql = translated.sql
         schema = schema if schema is not None else translated.schema
     except NotConformant as error:
@@ -88,7 +96,7 @@ def _joined(tree: exp.Expression, drafts: Sequence[ScanDraft], relations: Mappin
         return None
     over, joins, schemas = found
     try:
-        translated = translate_query(over.copy(), {**relations, **schemas})
+        translated = translate_query(copied(over), {**relations, **schemas})
     except NotConformant:
         return None
     uses_now = any(node.name == NOW for node in over.find_all(exp.Placeholder))

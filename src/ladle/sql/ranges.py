@@ -20,6 +20,7 @@ from sqlglot import exp
 from ladle.plan.keys import Key, decimal_key, float_key, key_domain, key_kind, key_of, successor
 from ladle.plan.ranges import EVERYTHING, NOTHING, Interval, Intervals, Ranges, complement, normal, union
 from ladle.sql.conformant.functions import beyond_bigint
+from ladle.sql.conformant.readable import DAY_US
 from ladle.sql.conformant.spark_types import (
     BOOLEAN,
     DATE,
@@ -33,9 +34,10 @@ from ladle.sql.conformant.spark_types import (
     is_integral,
     is_moment,
     is_numeric,
+    promoted,
     wider_decimal,
 )
-from ladle.sql.constants import DAY_US, Constant, NotConstant, cast_constant, constant_of, number_constant, utf8
+from ladle.sql.constants import Constant, NotConstant, cast_constant, constant_of, number_constant, utf8
 
 DOUBLE_EXACT = 1 << 53
 """Integers up to this are doubles."""
@@ -239,7 +241,7 @@ def _in(node: exp.Expr, column: _Column) -> _Truth:
 
 
 def _comparable(column: _Column, constants: Sequence[Constant]) -> Sequence[Constant]:
-    """Constants as the type in which Spark compares them all with the column; a string is read as the one other type.
+    """Constants as the type in which Spark compares them all with the column; a string is read as what it is beside.
 
     Integers and decimals are compared as they are, all in doubles when one is.
     """
@@ -253,7 +255,7 @@ def _comparable(column: _Column, constants: Sequence[Constant]) -> Sequence[Cons
         texts = [each for each in constants if each.type == STRING]
         if others != [STRING] or not all(each.literal for each in texts):
             raise NotConstant
-        return [cast_constant(each, type_) for each in constants]
+        return [cast_constant(each, promoted(type_)) for each in constants]
     if not is_numeric(type_) or not all(map(is_numeric, others)):
         raise NotConstant
     if is_fraction(type_) or any(map(is_fraction, others)):

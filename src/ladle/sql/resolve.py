@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from ladle.errors import SqlError, Unsupported
+from ladle.errors import SqlError
 from ladle.sql.naming import output_name
 from ladle.sql.scopes import NAME, SCAN, Scope, parts_of
 
@@ -42,6 +42,8 @@ class Aliases:
     first: bool = False
     grouped: frozenset[exp.Expression] | None = None
     """HAVING: a column that is not grouped by, outside an aggregate, gives way to an alias of its name."""
+    windows: Mapping[str, exp.Expression] = field(default_factory=dict)
+    """Time windows that are grouped by, and may be named."""
 
 
 def bind_expression(
@@ -77,14 +79,8 @@ def _bind_node(node: exp.Expression, scope: Scope, bind_query: BindQuery, aliase
             return _bind_column(node, scope, aliases)
         case exp.Anonymous():
             _bind_call(node, scope)
-        case exp.Placeholder() if node.meta.get(NOW):
+        case exp.Placeholder():
             return node
-        case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
-            raise SqlError(
-                "Parameters have no place in a query's text.",
-                hint="write the value itself",
-                position=scope.source.of(node),
-            )
         case exp.Star() if not isinstance(node.parent, exp.Anonymous):
             raise SqlError("A star can't stand here.", hint="name the columns", position=scope.source.of(node))
     return None
@@ -96,10 +92,12 @@ def _bind_column(node: exp.Column, scope: Scope, aliases: Aliases) -> exp.Expres
     alias = aliases.expressions.get(name)
     local = scope.lookup(parts) if alias is None or not aliases.first else None
     hidden = alias is not None and aliases.grouped is not None and local not in aliases.grouped
-    if hidden and not _in_aggregate(node):
+    if hidden and not in_aggregate(node):
         local = None
     if local is not None:
         return _placed(local, parts[0])
+    if alias is None and name in aliases.windows:
+        return _fields(aliases.windows[name].copy(), parts[1:])
     if alias is not None:
         return _fields(wrapped(alias.copy()), parts[1:])
     for outer in scope.chain():
@@ -112,8 +110,7 @@ def _bind_column(node: exp.Column, scope: Scope, aliases: Aliases) -> exp.Expres
 
 def _placed(node: exp.Expression, identifier: exp.Identifier) -> exp.Expression:
     """A bound column keeps the place where it was written, for errors found later."""
-    if (start := identifier.meta.get("start")) is not None:
-        node.meta["start"] = start
+    node.meta.update({key: identifier.meta[key] for key in ("line", "col", "start", "end") if key in identifier.meta})
     return node
 
 
@@ -183,14 +180,14 @@ def _expand_arguments(node: exp.Anonymous, scope: Scope) -> None:
             )
             alias = exp.to_identifier(name, quoted=True)
             arguments.append(exp.Alias(this=reference, alias=alias) if names else reference)
+    if not arguments:
+        raise SqlError("EXCEPT leaves out every column of the star.", position=scope.source.of(node))
     node.set("expressions", arguments)
 
 
 def star_columns(node: exp.Expression, scope: Scope) -> list[tuple[str, exp.Expression]]:
-    """The columns of `*`, `t.*` and `* EXCEPT (a, b)`, with their names."""
+    """The columns of `*`, `t.*` and `* EXCEPT (a, t.b)`, with their names."""
     star = node.this if isinstance(node, exp.Column) else node
-    if star.args.get("replace") or star.args.get("rename") or star.args.get("ilike"):
-        raise Unsupported("Of the forms of *, only * and * EXCEPT (...) are known.", position=scope.source.of(node))
     if isinstance(node, exp.Column):
         qualifier = parts_of(node)
         relation = scope.relation(qualifier)
@@ -201,16 +198,19 @@ def star_columns(node: exp.Expression, scope: Scope) -> list[tuple[str, exp.Expr
         if not scope.relations:
             raise SqlError("SELECT * needs a FROM.", position=scope.source.of(node))
         columns = list(scope.star())
-    left_out = {item.name.lower(): item for item in star.args.get("except_") or ()}
-    names = {name.lower() for name, _ in columns}
-    for name, item in left_out.items():
-        if name not in names:
-            identifier = item.this if isinstance(item, exp.Column) else item
-            raise scope.unknown_column([identifier])
-    return [(name, column) for name, column in columns if name.lower() not in left_out]
+    left_out: set[int] = set()
+    for item in star.args.get("except_") or ():
+        parts = parts_of(item) if isinstance(item, exp.Column) else [item]
+        number = scope.starred(columns, parts)
+        if number in left_out:
+            name = ".".join(part.name for part in parts)
+            raise SqlError(f"Column '{name}' is left out twice.", position=scope.source.of(parts[0]))
+        left_out.add(number)
+    return [column for number, column in enumerate(columns) if number not in left_out]
 
 
-def _in_aggregate(node: exp.Expression) -> bool:
+def in_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is part of an aggregate's arguments."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Query):
         if is_aggregate_call(parent):
@@ -238,10 +238,7 @@ def has_aggregate(node: exp.Expression) -> bool:
 
 
 def now_parameter() -> exp.Placeholder:
-    parameter = exp.Placeholder(this=NOW)
-    # told apart from a `:now` that somebody wrote
-    parameter.meta[NOW] = True
-    return parameter
+    return exp.Placeholder(this=NOW)
 
 
 def wrapped(node: exp.Expression) -> exp.Expression:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from ladle.errors import Position, SqlError, unknown
+from ladle.errors import Position, SqlError, Unsupported, unknown
 from ladle.plan import Factor, TimeWindow, Window
 from ladle.schema import StreamSchema, TableSchema
 from ladle.sql.position import Source
@@ -145,6 +145,41 @@ class Scope:
                 if item.name.lower() not in self.merged:
                     columns.append((item.name, relation.column(item)))
         return columns
+
+    def starred(self, columns: Sequence[tuple[str, exp.Expression]], parts: Sequence[exp.Identifier]) -> int:
+        """Which of a star's columns EXCEPT names; it must be one of them, and only one, as in Spark."""
+        names = tuple(part.name.lower() for part in parts)
+        owners = [self._owner(column) for _, column in columns]
+        hits = [
+            number
+            for number, (name, _) in enumerate(columns)
+            if name.lower() == names[-1]
+            and (len(names) == 1 or ((owner := owners[number]) is not None and names[:-1] in owner.qualifiers))
+        ]
+        name = ".".join(part.name for part in parts)
+        position = self.source.of(parts[0])
+        if not hits:
+            if any(each.lower() in names[:-1] for each, _ in columns):
+                raise Unsupported("EXCEPT leaves out columns, not fields inside of them.", position=position)
+            known = [
+                each if len(names) == 1 or owner is None else f"{'.'.join(owner.qualifiers[0])}.{each}"
+                for (each, _), owner in zip(columns, owners, strict=True)
+            ]
+            raise unknown("column", name, known, position=position)
+        if len(hits) > 1:
+            where = list(dict.fromkeys(".".join(each.qualifiers[0]) for n in hits if (each := owners[n]) is not None))
+            raise SqlError(
+                f"Column '{name}' is ambiguous: it is in {' and '.join(where)}"
+                + (" more than once." if len(where) == 1 else "."),
+                hint=f"write {where[0]}.{name}" if len(where) > 1 else None,
+                position=position,
+            )
+        return hits[0]
+
+    def _owner(self, column: exp.Expression) -> Relation | None:
+        """The relation that a column of a star is one of; None for what USING makes of two."""
+        table = column.table if isinstance(column, exp.Column) else ""
+        return next((each for scope in self.chain() for each in scope.relations if each.alias == table), None)
 
     def relation(self, parts: Sequence[exp.Identifier]) -> Relation | None:
         names = tuple(part.name.lower() for part in parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -10,11 +11,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ladle.errors import SqlError
 from ladle.sql.dialect import DIALECT, LadleParser
 from ladle.sql.drafts import Draft
+from ladle.sql.grammar import STATEMENTS
+from ladle.sql.limits import Limits, too_deep
 from ladle.sql.position import Source
+from ladle.sql.understood import check_draft
+from ladle.sql.values import scan
 
 _AFTER_FROM = (
     "a comma, an operator, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, BEGIN ... END ..., or the end of the statement"
 )
+
+
+_FIRST_WORDS = {each.partition(" ")[0] for each in STATEMENTS.split(", ")} | {"WITH", "VALUES", "DESC"}
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,10 @@ class Chunk:
         return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]
 
 
-def chunks(text: str) -> list[Chunk]:
-    """A script's statements; empty ones are left out."""
+def chunks(text: str, limits: Limits | None = None) -> list[Chunk]:
+    """A script's statements, within their limits; empty ones are left out."""
+    if limits is not None:
+        limits.check_text(text)
     source = Source(text)
     found: list[list[Token]] = [[]]
     for token in _tokens(text):
@@ -38,40 +48,58 @@ def chunks(text: str) -> list[Chunk]:
             found.append([])
         else:
             found[-1].append(token)
-    return [Chunk(tokens, source) for tokens in found if tokens]
+    whole = [Chunk(tokens, source) for tokens in found if tokens]
+    if limits is not None:
+        for chunk in whole:
+            limits.check(chunk.tokens, source)
+    return whole
 
 
-def statements(text: str) -> list[str]:
+def statements(text: str, limits: Limits | None = None) -> list[str]:
     """The texts of a script's statements."""
-    return [chunk.text for chunk in chunks(text)]
+    begin, found = 0, []
+    while (scanned := scan(text, begin)) is not None:
+        found.append(text[begin : scanned.end].strip().removesuffix(";").rstrip())
+        begin = scanned.end
+    try:
+        return [*found, *(chunk.text for chunk in chunks(text[begin:], limits))]
+    except SqlError:
+        # its place is one in the whole text
+        return [chunk.text for chunk in chunks(text, limits)]
 
 
-def is_complete(text: str) -> bool:
-    """Whether a shell may run what was typed: it ends with a semicolon that is in no string and no comment."""
+def is_unfinished(text: str) -> bool:
+    """Whether a shell waits for more: a string, name or comment is open, or a statement has begun that no semicolon
+    ends. What begins with no word of a statement is not one, and to be told.
+    """
+    scanned = scan(text)
+    if scanned is not None and not text[scanned.end :].strip():
+        return not scanned.closed
     try:
         tokens = DIALECT.tokenize(text)
     except TokenError:
+        return True
+    if not tokens or tokens[-1].token_type == TokenType.SEMICOLON:
         return False
-    return bool(tokens) and tokens[-1].token_type == TokenType.SEMICOLON
+    first = chunks(text)[-1].tokens[0]
+    return first.text.upper() in _FIRST_WORDS or first.token_type == TokenType.L_PAREN
 
 
 def draft(chunk: Chunk) -> Draft:
     """One statement's draft."""
     parser = LadleParser(dialect=DIALECT)
     try:
-        return parser.statement(chunk.tokens, chunk.source.text)
+        parsed = parser.statement(chunk.tokens, chunk.source.text)
+        check_draft(parsed, chunk.source, chunk.tokens)
+        return parsed
     except ParseError as error:
-        raise _sql_error(error, parser.error_token, chunk) from None
+        raise _sql_error(error, parser.error_token, chunk, parser.error_hint) from None
     except RecursionError:
         raise too_deep() from None
 
 
-def too_deep() -> SqlError:
-    return SqlError("The statement is nested too deeply.", hint="give parts of it a name with WITH")
-
-
-def only_chunk(text: str) -> Chunk:
-    found = chunks(text)
+def only_chunk(text: str, limits: Limits | None = None) -> Chunk:
+    found = chunks(text, limits)
     if not found:
         raise SqlError("There is no statement here.", hint="write one, like SELECT * FROM stream")
     if len(found) > 1:
@@ -105,13 +133,13 @@ def _tokens(text: str) -> list[Token]:
         raise SqlError("This text can't be read as SQL.", position=Source(text).at(max(error.start or 0, 0))) from None
 
 
-def _sql_error(error: ParseError, token: Token | None, chunk: Chunk) -> SqlError:
+def _sql_error(error: ParseError, token: Token | None, chunk: Chunk, hint: str | None) -> SqlError:
     description = str(error.errors[0].get("description") or "") if error.errors else str(error)
     last = chunk.tokens[-1]
     position = chunk.source.at(token.start if token else last.end + 1)
     found = f"'{token.text}'" if token else "the end of the statement"
     if description.startswith("Expected ") and "<Token" not in description and "<class" not in description:
-        return SqlError(f"{description}, found {found}.", position=position)
+        return SqlError(f"{description}, found {found}.", hint=hint, position=position)
     if description.startswith("Expecting "):
         return SqlError(f"Expected {description.removeprefix('Expecting ')}, found {found}.", position=position)
     if description.startswith("Required") or "<Token" in description:
@@ -119,10 +147,23 @@ def _sql_error(error: ParseError, token: Token | None, chunk: Chunk) -> SqlError
     if description.startswith("Invalid expression"):
         query = any(each.token_type == TokenType.SELECT for each in chunk.tokens)
         expected = _AFTER_FROM if query else "the end of the statement"
-        return SqlError(f"Unexpected {found}.", hint=f"expected {expected}", position=position)
+        hint = (_misspelt(token, chunk) if query else None) or f"expected {expected}"
+        return SqlError(f"Unexpected {found}.", hint=hint, position=position)
     if description.startswith(("Found multiple 'BEGIN'", "Found multiple 'END'")):
         return SqlError("A query has one window: BEGIN and END stand side by side, once.", position=position)
     return SqlError(f"{description.rstrip('.')}.", position=position)
+
+
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "BEGIN", "LATERAL")
+
+
+def _misspelt(token: Token | None, chunk: Chunk) -> str | None:
+    """`SELECT * FORM t`: the word before what can't be read may have been meant as one that begins a clause."""
+    index = chunk.tokens.index(token) if token in chunk.tokens else 0
+    for word in [each.text.upper() for each in chunk.tokens[max(index - 1, 0) : index + 1][::-1]]:
+        if word not in _CLAUSES and (near := get_close_matches(word, _CLAUSES, n=1, cutoff=0.7)):
+            return f"did you mean {near[0]}, not {word}?"
+    return None
 
 
 def _missing(description: str) -> str:

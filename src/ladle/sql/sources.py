@@ -8,21 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from ladle.errors import LadleError, Position, SqlError, UnknownName, Unsupported
+from ladle.errors import (
+    LISTED_MAX,
+    LadleError,
+    Position,
+    SqlError,
+    UnknownName,
+    Unsupported,
+    did_you_mean,
+    nearest,
+)
 from ladle.plan import TimeWindow, Window
 from ladle.schema import ARRIVAL, StreamSchema, TableSchema, is_nested
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.dialect import BRACKET
-from ladle.sql.drafts import SelectDraft
 from ladle.sql.functions import resolve_functions
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
-from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Scope, TableDraft
-from ladle.sql.script import draft, only_chunk
+from ladle.sql.scopes import Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.sharing import Below
 
 if TYPE_CHECKING:
     from ladle.sql.binder import Binder
@@ -38,18 +45,6 @@ _TABLE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "posexplode": ("pos", "col"),
     "posexplode_outer": ("pos", "col"),
 }
-_TABLE_EXTRAS = (
-    "pivots",
-    "sample",
-    "version",
-    "when",
-    "changes",
-    "hints",
-    "partition",
-    "only",
-    "joins",
-    "ordinality",
-)
 
 
 def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> None:
@@ -84,9 +79,8 @@ def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: A
 
 
 def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -> Relation:
-    for key in _TABLE_EXTRAS:
-        if node.args.get(key):
-            raise Unsupported(f"{key.upper().rstrip('S')} is not part of Ladle's SQL.", position=binder.source.of(node))
+    if node.args.get("joins"):
+        raise joins_in_parentheses(binder.source.of(node))
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
     if not parts or len(parts) != len(node.parts):
         raise SqlError("FROM names a stream, table or query.", position=binder.source.of(node))
@@ -163,18 +157,34 @@ def _table(
 def _inline(
     binder: Binder, query: tuple[str, str], alias: str, qualifiers: Qualifiers
 ) -> tuple[Relation, exp.Expression]:
-    name, text = query
+    name, _ = query
     binder.queries[name] = None
-    parsed = draft(only_chunk(text))
-    assert isinstance(parsed, SelectDraft)
-    inner = binder.inlined(name, text)
+    known = binder.shared.get(name.lower())
+    if known is not None:
+        target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
+        return Relation(alias, qualifiers, known.fields), target
+    tree, fields = _bind_below(binder, binder.below[name.lower()])
+    return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
+
+
+def bind_shared(binder: Binder, name: str) -> exp.CTE:
+    """A standing query that is bound before the statement, once for all who read it."""
+    below = binder.below[name]
+    tree, fields = _bind_below(binder, below)
+    cte = binder._cte_name(below.name)
+    binder.shared[name] = Cte(cte, fields)
+    return exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True)))
+
+
+def _bind_below(binder: Binder, below: Below) -> tuple[exp.Expression, tuple[Field, ...]]:
+    name = below.name
+    inner = binder.inlined(name, below.text)
     try:
-        written = fix_now(parsed.query.tree)
+        written = fix_now(below.written())
         resolve_functions(written, inner.names, inner.source, binder.functions)
-        tree, fields = inner.query(written, Around())
+        return inner.query(written, Around())
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
-    return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
 def _bind_subquery(
@@ -184,11 +194,6 @@ def _bind_subquery(
     alias_node = node.args.get("alias")
     if alias_node is not None:
         _no_bracket(binder, alias_node.meta.get(BRACKET), "a subquery")
-    for key in ("pivots", "sample", "joins"):
-        if subquery.args.get(key):
-            raise Unsupported(
-                f"{key.upper().rstrip('S')} is not part of Ladle's SQL.", position=binder.source.of(subquery)
-            )
     wanted = node.alias or "_q"
     alias = scope.alias_for(wanted)
     subquery.set("alias", None)
@@ -265,15 +270,15 @@ def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope, around: Aroun
     return _bind_table_function(binder, node, node.this, scope, around)
 
 
+def joins_in_parentheses(position: Position | None) -> Unsupported:
+    """The error for a join whose right side is a join of its own."""
+    return Unsupported(
+        "Joins in parentheses are not part of Ladle's SQL.", hint="write them without", position=position
+    )
+
+
 def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
-    method = (join.args.get("method") or "").upper()
-    if (
-        method not in ("", "NATURAL")
-        or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
-        or join.args.get("pivots")
-    ):
-        raise Unsupported("This kind of join is not part of Ladle's SQL.", position=binder.source.of(join))
     position = binder.source.of(join.this)
     relation = _bind_relation(binder, join.this, scope, around)
     before = list(scope.relations)
@@ -366,18 +371,18 @@ def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) ->
 def unknown_relation(
     what: str, name: str, kinds: Mapping[str, Iterable[str]], position: Position | None
 ) -> UnknownName:
-    """What there is instead, by kind, with the likeliest meant one as the hint."""
+    """What there is instead, by kind, with the likeliest meant one as the hint; of many, the nearest."""
     known = {kind: sorted(names) for kind, names in kinds.items()}
-    listed = [
-        f"{kind}: {', '.join(names[:40])}{', ...' if len(names) > 40 else ''}."
-        for kind, names in known.items()
-        if names
-    ]
-    every = {each.lower(): each for names in known.values() for each in names}
-    close = get_close_matches(name.lower(), every, n=1)
-    hint = f"did you mean '{every[close[0]]}'?" if close else None
-    return UnknownName(
-        f"There is no {what} '{name}'. {' '.join(listed) or 'There are none yet.'}",
-        hint=hint or (None if listed else "make a stream with CREATE STREAM"),
-        position=position,
-    )
+    every = [each for names in known.values() for each in names]
+    near = nearest(name, every)
+    hint = did_you_mean(near)
+    if len(every) <= LISTED_MAX:
+        listed = " ".join(f"{kind}: {', '.join(names)}." for kind, names in known.items() if names)
+        hint = hint or (None if every else "make a stream with CREATE STREAM")
+    elif near:
+        listed = f"Near ones: {', '.join(near)}."
+    else:
+        counts = [f"{len(names):,} {kind.lower()}" for kind, names in known.items() if names]
+        listed = f"There are {' and '.join([', '.join(counts[:-1]), counts[-1]] if counts[1:] else counts)}."
+        hint = " and ".join(f"SHOW {kind.upper()}" for kind, names in known.items() if names) + " list them"
+    return UnknownName(f"There is no {what} '{name}'. {listed or 'There are none yet.'}", hint=hint, position=position)

@@ -25,6 +25,7 @@ from ladle.sql.functions import functions_of
 from ladle.sql.ranges import ranges_of
 from ladle.sql.resolve import scans_of
 from ladle.sql.scopes import Scope
+from ladle.sql.trees import copied, make_shallow
 
 if TYPE_CHECKING:
     from ladle.sql.scopes import ScanDraft
@@ -93,7 +94,7 @@ def push_where(select: exp.Select, scope: Scope, scans: Sequence[ScanDraft]) -> 
         else:
             remaining.append(conjunct)
             guarded_here = False
-    select.set("where", exp.Where(this=exp.and_(*remaining, copy=False)) if remaining else None)
+    select.set("where", exp.Where(this=make_shallow(exp.and_(*remaining, copy=False))) if remaining else None)
 
 
 def _add(owner: ScanDraft, candidates: Sequence[_Candidate]) -> None:
@@ -130,7 +131,7 @@ def _candidate(tree: exp.Expression, owner: ScanDraft) -> _Candidate | None:
     text = canonical.sql(DIALECT)
     types = {field.name: field.type for field in schema}
     try:
-        translated = translate_factor(canonical.copy(), types)
+        translated = translate_factor(copied(canonical), types)
     except NotConformant:
         return None
     used = {column.name for column in canonical.find_all(exp.Column)}
@@ -148,7 +149,7 @@ def _guarded(candidate: _Candidate, before: Sequence[exp.Expression], owner: Sca
     if len(before) > GUARDS_MAX:
         return None
     condition = exp.and_(*before)
-    case = exp.Case(ifs=[exp.If(this=condition, true=candidate.tree.copy())], default=exp.false())
+    case = exp.Case(ifs=[exp.If(this=condition, true=copied(candidate.tree))], default=exp.false())
     return _candidate(case, owner)
 
 
@@ -202,7 +203,7 @@ def _negation(node: exp.Not) -> list[exp.Expression]:
 
 
 def _or(parts: Sequence[exp.Expr]) -> exp.Expression:
-    return cast(exp.Expression, exp.or_(*parts) if len(parts) > 1 else parts[0])
+    return cast(exp.Expression, make_shallow(exp.or_(*parts)) if len(parts) > 1 else parts[0])
 
 
 def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
@@ -222,11 +223,13 @@ def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 def canonical_factor(node: exp.Expression) -> exp.Expression:
     """One text for predicates that differ in case, spacing, qualification or the order of operands."""
-    holder = exp.Tuple(expressions=[node.copy()])
+    holder = exp.Tuple(expressions=[copied(node)])
     for part in list(holder.walk(bfs=True))[::-1]:
         match part:
             case exp.Column():
-                part.replace(exp.column(exp.to_identifier(part.name, quoted=True)))
+                column = exp.column(exp.to_identifier(part.name, quoted=True))
+                column.meta.update(part.meta)  # an error found later says where it was written
+                part.replace(column)
             case exp.Paren() if isinstance(part.this, _ATOMS) or part.parent is holder:
                 part.replace(part.this)
             case _ if type(part) in _FLIPPED and _comes_after(part.this, part.expression):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,7 +68,8 @@ class DropTable:
 
 @dataclass(frozen=True)
 class CreateQuery:
-    name: str
+    name: str | None
+    """None: one is made for it."""
     plan: Plan
     materialize: Materialize | None = None
     """None: the default."""
@@ -193,11 +195,42 @@ class Select:
 
 @dataclass(frozen=True)
 class Insert:
-    """Rows for a stream, as a plan whose answer's columns are `columns`, in that order."""
+    """Rows for a stream, as a plan whose answer's columns are `columns`, in that order.
+
+    A tolerant plan's answer has NULL for what can't be cast, and once more as many columns, with what was given.
+    """
 
     stream: str
     columns: tuple[str, ...]
     plan: Plan
+    tolerant: bool = False
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A row of literals that does not fit its stream: the first value that is none of its column's, and all given."""
+
+    row: int
+    column: Column
+    value: object
+    given: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class InsertValues:
+    """Rows for a stream that were written as literals. Where a row does not fit the value is NULL."""
+
+    stream: str
+    rows: pa.Table
+    misfits: tuple[Misfit, ...]
+
+
+@dataclass(frozen=True)
+class InsertTableValues:
+    """Rows for a table that were written as literals."""
+
+    table: str
+    rows: pa.Table
 
 
 @dataclass(frozen=True)
@@ -237,6 +270,18 @@ class ExplainQuery:
 
 
 @dataclass(frozen=True)
+class Backup:
+    """Copy everything durable into a directory."""
+
+    directory: str
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Compare every file with its checksums."""
+
+
+@dataclass(frozen=True)
 class Subscribe:
     name: str
     since: int | None
@@ -271,9 +316,13 @@ Statement = (
     | Select
     | Insert
     | InsertRows
+    | InsertTableValues
+    | InsertValues
     | UpdateRows
     | DeleteRows
     | ExplainSelect
     | ExplainQuery
+    | Backup
+    | Verify
     | Subscribe
 )

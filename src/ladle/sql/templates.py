@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ladle.config import Settings
 from ladle.errors import LadleError
 from ladle.plan import Block, Factor, Function, Plan, Scan
 from ladle.schema import StreamSchema, TableSchema
@@ -27,8 +28,10 @@ from ladle.sql.comparisons import Comparison, comparison_of
 from ladle.sql.names import Names
 from ladle.sql.script import chunks
 
-Bind = Callable[[str, Names], Plan]
+Bind = Callable[[str, Names, Settings | None], Plan]
 
+_TEXT_MAX = 20_000
+"""Longer texts are seldom written twice, and to learn from one it is bound several times."""
 _KEYS_MAX = 4_096
 _TEMPLATES_PER_KEY_MAX = 64
 _TRIES_MAX = 3
@@ -181,11 +184,13 @@ class Templates:
         self.filled = 0
         """Texts that needed no parser."""
 
-    def bind(self, text: str, names: Names) -> Plan:
+    def bind(self, text: str, names: Names, settings: Settings | None = None) -> Plan:
+        if len(text) > _TEXT_MAX:
+            return self._bind(text, names, settings)
         parts = _RUN.split(text)
         runs = parts[1::2]
         if not runs:
-            return self._bind(text, names)
+            return self._bind(text, names, settings)
         parts[1::2] = ["0"] * len(runs)
         key = "".join(parts)
         with self._lock:
@@ -193,20 +198,20 @@ class Templates:
             if known is not None:
                 self._known.move_to_end(key)
         if known is None:
-            plan = self._bind(text, names)
+            plan = self._bind(text, names, settings)
             with self._lock:
                 self._known[key] = _Known()
                 while len(self._known) > _KEYS_MAX:
                     self._known.popitem(last=False)
             return plan
         if known.failures >= _FAILURES_MAX:
-            return self._bind(text, names)
+            return self._bind(text, names, settings)
         template = self._template(known, runs)
         if template is None or not template.asked.would_hear_the_same(names):
-            return self._learn(known, text, runs, names)
+            return self._learn(known, text, runs, names, settings)
         plan_ = template.fill(text, runs)
         if plan_ is None:
-            return self._bind(text, names)
+            return self._bind(text, names, settings)
         self.filled += 1
         return plan_
 
@@ -216,10 +221,10 @@ class Templates:
             return None
         return known.templates.get(tuple([runs[number] for number in fixed]))
 
-    def _learn(self, known: _Known, text: str, runs: Sequence[str], names: Names) -> Plan:
+    def _learn(self, known: _Known, text: str, runs: Sequence[str], names: Names, settings: Settings | None) -> Plan:
         """Bind a text whose key was seen before, and find out what the next one with that key needs."""
         asked = Asked(names)
-        plan = self._bind(text, asked)
+        plan = self._bind(text, asked, settings)
         template = _template_of(self._bind, text, runs, plan, asked)
         with self._lock:
             if template is None:
@@ -246,7 +251,7 @@ def _template_of(bind: Bind, text: str, runs: Sequence[str], plan: Plan, asked: 
             return None
         numbers = {hole: str(_SENTINEL + 7 * at) + (".5" if hole.decimal else "") for at, hole in enumerate(holes)}
         try:
-            tried = bind(_with_numbers(text, numbers), asked)
+            tried = bind(_with_numbers(text, numbers), asked, None)
         except LadleError:
             return None
         specs = [_specs(scan, numbers, asked) for scan in tried.scans]

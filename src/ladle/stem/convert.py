@@ -86,7 +86,7 @@ def _convert_range(array: pa.Array, target: pa.DataType, offset: int, failures: 
         return [_cast(array, target)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(array) == 1:
-            failures[offset] = misfit(array[0].as_py(), target)
+            failures[offset] = misfit(_value(array[0]), target)
             return [pa.nulls(1, target)]
     middle = len(array) // 2
     return [
@@ -101,7 +101,8 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if types.is_string(source) and types.is_timestamp(target):
         return _parse_timestamps(array, target)
     if types.is_timestamp(source) or types.is_date(source):
-        return array.cast(target, safe=False)
+        # Digits below a microsecond are cut off; a moment that microseconds can't express is refused, and never wraps.
+        return array.cast(options=pc.CastOptions(target, allow_time_truncate=True))
     if types.is_integer(source) and types.is_float64(target):
         return array.cast(target, safe=False)
     if types.is_floating(source) and types.is_float32(target):
@@ -139,6 +140,14 @@ def _floats_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     if not pc.all(pc.fill_null(pc.is_finite(array), True)).as_py():
         raise pa.ArrowInvalid("not finite")
     return array.cast(pa.string()).cast(target)
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """The value of a scalar; the number of a moment that Python has no word for."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
 
 
 def misfit(value: Any, target: pa.DataType) -> str:

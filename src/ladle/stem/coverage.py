@@ -17,6 +17,7 @@ import numpy as np
 
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
 from ladle.stem.listing import Listing
+from ladle.stem.masks import FactorMask, masked_file_of, read_masks, write_masks
 from ladle.stem.results import DamagedResults, Results, data_file_of
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class Coverage:
         """By data file. Looked up without the lock, for each segment of each answer: so what is there is replaced, and
         never changed.
         """
+        self._masked: frozenset[str] = frozenset()
+        """Data files that have masks."""
         self._mapped: OrderedDict[str, Results] = OrderedDict()
         self._covered: dict[str, tuple[tuple[str, ...], BlockSet]] = {}
         self._covered_by: dict[str, BlockSet] = {}
@@ -48,9 +51,40 @@ class Coverage:
         """The results that cover this block on this data file, or None."""
         for name in self.names(data_file):
             results = self._open(data_file, name)
-            if results is not None and results.covers(block):
-                return results
+            try:
+                if results is not None and results.has(block):
+                    return results
+            except DamagedResults as error:
+                self._throw_away(data_file, name, error)
         return None
+
+    def masks(self, data_file: str) -> dict[str, FactorMask]:
+        """What dear factors that are not done have said of a data file, by their texts."""
+        if data_file not in self._masked or self._directory is None:
+            return {}
+        return read_masks(self._directory, data_file)
+
+    @property
+    def masked(self) -> frozenset[str]:
+        """The data files that have masks, as last listed."""
+        return self._masked
+
+    def remove_masks(self, data_file: str) -> None:
+        if self._directory is not None:
+            write_masks(self._directory, data_file, {})
+
+    def results(self, data_file: str) -> list[Results]:
+        """All that is known of a data file, wholly verified."""
+        found = []
+        for name in self.names(data_file):
+            results = self._open(data_file, name)
+            try:
+                if results is not None:
+                    results.check()
+                    found.append(results)
+            except DamagedResults as error:
+                self._throw_away(data_file, name, error)
+        return found
 
     def covered(self, data_file: str) -> BlockSet:
         """All blocks that are covered on a data file. Files that are covered alike share one set."""
@@ -86,6 +120,7 @@ class Coverage:
             if data_file is not None:
                 names.setdefault(data_file, []).append(name)
         self._names = {data_file: tuple(own) for data_file, own in names.items()}
+        self._masked = frozenset(file for name in listed if (file := masked_file_of(name)) is not None)
         self._covered = {file: known for file, known in self._covered.items() if file in names}
         still = {name for own in names.values() for name in own}
         self._covered_by = {name: blocks for name, blocks in self._covered_by.items() if name in still}
@@ -126,6 +161,13 @@ class Coverage:
             self._forget(data_file, name)
         self._unlink(name)
 
+    def close(self) -> None:
+        """Let go of all files: nothing is covered from now on."""
+        with self._lock:
+            self._listing, self._names = None, {}
+            self._covered, self._covered_by = {}, {}
+            self._mapped.clear()
+
     def _forget(self, data_file: str, name: str) -> None:
         self._names[data_file] = tuple(each for each in self.names(data_file) if each != name)
 
@@ -133,6 +175,11 @@ class Coverage:
         if self._directory is not None:
             with suppress(OSError):
                 (self._directory / name).unlink(missing_ok=True)
+
+    def _throw_away(self, data_file: str, name: str, why: Exception) -> None:
+        """A damaged file covers nothing: what was in it is computed anew."""
+        _log.warning("results file %s can't be read (%s); it is thrown away", name, why)
+        self.remove(data_file, name)
 
     def _open(self, data_file: str, name: str) -> Results | None:
         mapped = self._mapped.get(name)
@@ -143,12 +190,12 @@ class Coverage:
         assert self._directory is not None  # or there would be no name
         try:
             results = Results(self._directory / name)
-        except (OSError, DamagedResults) as error:
-            if not isinstance(error, FileNotFoundError):
-                _log.warning("results file %s can't be read (%s); it is thrown away", name, error)
-                self._unlink(name)
+        except FileNotFoundError:
             with self._lock:
                 self._forget(data_file, name)
+            return None
+        except (OSError, DamagedResults) as error:
+            self._throw_away(data_file, name, error)
             return None
         with self._lock:
             self._mapped[name] = results

@@ -2,23 +2,28 @@
 
 Tuples are cut into segments; each segment probes the Query SteM; data, results and quarantine go to files named by this
 attempt. Nothing is real before the driver commits, so a task may be tried, repeated or abandoned at any point. The same
-function runs in a Spark task, in compaction and in tests without a JVM.
+function runs in a Spark task and in tests without a JVM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from ladle.archive.inbox import read_pushed
 from ladle.archive.segments import DataFile, SegmentWriter, WrittenFile
 from ladle.eddy import Account, Policy, Router
+from ladle.errors import DamagedFile
 from ladle.schema import TIMESTAMP, StreamSchema
+from ladle.stem.asking import Asking, Budget
 from ladle.stem.intake import Bounds, Intake, Rejected
 from ladle.stem.joining import JoinProbe, JoinTask, run_joins
+from ladle.stem.masks import write_masks
 from ladle.stem.query_stem import QueryStem, load_stem
 from ladle.stem.results import ResultsWriter
 
@@ -41,6 +46,8 @@ class EpochTask:
     """The pages of the Query SteM."""
     segment_rows_max: int
     factor_seconds_max: float
+    functions_seconds_max: float
+    """What dear factors may take of this task; the backfill does the rest."""
     tickets: Mapping[str, Account] = field(default_factory=dict)
     """What the eddy knows of the operators."""
     policy: Policy = Policy.TICKETS
@@ -65,6 +72,8 @@ class Manifest:
     """What the eddy learned."""
     rejected: tuple[int, ...] = ()
     """How many rows of each batch are in the quarantine."""
+    damaged: tuple[str, ...] = ()
+    """The pushed files that are not what was written. Each has one row in the quarantine, which says so."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -74,6 +83,7 @@ class Manifest:
             "failures": [[block, reason, slow] for block, (reason, slow) in self.failures.items()],
             "tickets": {name: list(astuple(account)) for name, account in self.tickets.items()},
             "rejected": list(self.rejected),
+            "damaged": list(self.damaged),
         }
 
     @staticmethod
@@ -85,29 +95,56 @@ class Manifest:
             {block: (reason, slow) for block, reason, slow in value["failures"]},
             {name: Account(*account) for name, account in value["tickets"].items()},
             tuple(value["rejected"]),
+            tuple(value["damaged"]),
         )
 
 
-def run_task(task: EpochTask, partition: int, attempt: int, batches: Iterable[pa.RecordBatch | pa.Table]) -> Manifest:
+@dataclass(frozen=True)
+class DamagedPush:
+    """What comes in the place of a pushed file's rows, when it is not what was written."""
+
+    name: str
+    reason: str
+
+
+def run_pushed(task: EpochTask, partition: int, attempt: int, files: Sequence[Path]) -> Manifest:
+    """Take in some pushed files. One that is damaged holds up no other."""
+    return run_task(task, partition, attempt, map(_rows_of, files))
+
+
+def _rows_of(path: Path) -> pa.Table | DamagedPush:
+    try:
+        return read_pushed(path)
+    except DamagedFile as error:
+        return DamagedPush(path.name, error.message)
+
+
+def run_task(
+    task: EpochTask, partition: int, attempt: int, batches: Iterable[pa.RecordBatch | pa.Table | DamagedPush]
+) -> Manifest:
     """Take in one partition of an epoch."""
     name = f"{task.token}-{partition:05d}-{attempt}"
     rejected = Rejected()
+    damaged: list[str] = []
     intake = Intake(task.schema, task.bounds, task.arrived_us)
     stem = load_stem([str(page) for page in task.query_set])
     router = Router(task.policy, known=task.tickets, seed=name)
-    tuples = _tuples(intake, batches, rejected)
+    tuples = _tuples(intake, batches, rejected, damaged)
+    budget = Budget(task.functions_seconds_max, task.factor_seconds_max)
     written, failures = write_probed(
         tuples, task.archive, f"{name}.parquet", task.schema, stem, router, task.results, task.segment_rows_max,
-        task.factor_seconds_max, task.late,
+        budget, task.late,
     )  # fmt: skip
-    _join(task, partition, written, router)
+    _join(task, partition, written, router, budget)
     # File names are unique in a warehouse; a cache may know a file by its name alone.
     quarantined = _write_quarantine(task, f"{name}-quarantine.parquet", rejected)
     counts = tuple(rejected.of_batches)
-    return Manifest(partition, as_files(written), as_files(quarantined), failures, router.accounts, counts)
+    return Manifest(
+        partition, as_files(written), as_files(quarantined), failures, router.accounts, counts, tuple(damaged)
+    )
 
 
-def _join(task: EpochTask, partition: int, written: WrittenFile | None, router: Router) -> None:
+def _join(task: EpochTask, partition: int, written: WrittenFile | None, router: Router, budget: Budget) -> None:
     """Probe the other streams' SteMs. What can't be found now stays uncovered, and whoever comes next is told why."""
     if written is not None:
         span = (
@@ -116,9 +153,9 @@ def _join(task: EpochTask, partition: int, written: WrittenFile | None, router: 
         )
         rows = sum(segment.rows for segment in written.segments)
         for probe in task.joins:
-            probe.run(written.name, rows, span, router)
+            probe.run(written.name, rows, span, router, budget)
     if partition == 0:
-        run_joins(task.owed)
+        run_joins(task.owed, budget)
 
 
 def write_probed(
@@ -130,18 +167,18 @@ def write_probed(
     router: Router,
     results: Path,
     segment_rows_max: int,
-    factor_seconds_max: float,
+    budget: Budget,
     late: Mapping[int, tuple[str, ...]],
 ) -> tuple[WrittenFile | None, dict[int, tuple[str, bool]]]:
     """Write tuples as segments of one file, probing each with the stem, and the results beside."""
     writer = SegmentWriter(archive, name, schema.arrow, schema.timestamp_column, rows_max=segment_rows_max)
     found = ResultsWriter(results, name, stem.blocks)
     failures: dict[int, tuple[str, bool]] = {}
-    slow: set[str] = set()
+    asking = Asking(budget)
     postponed = stem.to_postpone(late, router)
     try:
         for segment in cut(tuples, segment_rows_max):
-            failed = stem.probe(segment, found, router, seconds_max=factor_seconds_max, slow=slow, postponed=postponed)
+            failed = stem.probe(segment, found, router, asking, postponed=postponed)
             failures |= {block: (failure.reason, failure.slow) for block, failure in failed.items()}
             writer.add(segment)
         written = writer.finish()
@@ -150,6 +187,8 @@ def write_probed(
         found.abort()
         raise
     found.finish()
+    if written is not None and asking.unfinished:
+        write_masks(results, name, asking.masks())
     return written, failures
 
 
@@ -173,11 +212,17 @@ def as_files(written: WrittenFile | None) -> tuple[DataFile, ...]:
     """A written file as the log records it; the epoch's number is known when it is committed."""
     if written is None:
         return ()
-    return (DataFile(written.name, written.bytes, 0, 0, 0, written.segments),)
+    return (DataFile(written.name, written.bytes, 0, 0, 0, written.segments, written.checks),)
 
 
-def _tuples(intake: Intake, batches: Iterable[pa.RecordBatch | pa.Table], rejected: Rejected) -> Iterator[pa.Table]:
+def _tuples(
+    intake: Intake, batches: Iterable[pa.RecordBatch | pa.Table | DamagedPush], rejected: Rejected, damaged: list[str]
+) -> Iterator[pa.Table]:
     for batch in batches:
+        if isinstance(batch, DamagedPush):
+            rejected.extend(Rejected([f"{batch.reason} It was set aside."], [json.dumps({"file": batch.name})]))
+            damaged.append(batch.name)
+            continue
         good, bad = intake.split(batch)
         rejected.extend(bad)
         if len(good):

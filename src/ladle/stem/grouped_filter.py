@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ladle.plan.keys import Key
+from ladle.plan.keys import INT64_MIN, Key
 from ladle.plan.ranges import Ranges
 from ladle.stem.keys import BytesKeys, Keys
 from ladle.stem.tiles import STEP, TILE, WORDS, Array, Tile, words_of
@@ -59,9 +59,11 @@ class GroupedFilter:
         self._first, self._table = 0, np.zeros(0, dtype=np.int32)
         if cuts.offsets is None and len(cuts):
             first, last = int(cuts.keys[0]) - 1, int(cuts.keys[-1])
-            if last - first < _TABLE_MAX and first >= np.iinfo(np.int64).min:
+            if last - first < _TABLE_MAX and first >= INT64_MIN:
                 self._first = first
-                self._table = np.searchsorted(cuts.keys, np.arange(first, last + 1), side="right").astype(np.int32)
+                # `first` is added to small numbers: a range that ends with the greatest int64 has no end in int64.
+                keys = np.arange(last - first + 1, dtype=np.int64) + first
+                self._table = np.searchsorted(cuts.keys, keys, side="right").astype(np.int32)
 
     @property
     def bitmaps(self) -> int:

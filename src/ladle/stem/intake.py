@@ -21,6 +21,7 @@ from ladle.columns import from_numpy, to_numpy
 from ladle.errors import TypeMismatch
 from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, type_name
 from ladle.stem.convert import convert, convert_values, is_convertible, misfit
+from ladle.stem.plain import plain
 
 REASON, RAW = "_reason", "_raw"
 """Columns of a pushed file that hold rows already found wanting when they were pushed."""
@@ -92,8 +93,8 @@ class Intake:
 
     def split(self, batch: pa.RecordBatch | pa.Table) -> tuple[pa.Table, Rejected]:
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-        table = table.combine_chunks()
         reasons: dict[int, str] = {}
+        table = plain(table, reasons)
         columns = self._columns(table, reasons)
         tuples = pa.Table.from_arrays(columns, schema=self._schema.arrow)
         self._check_time(tuples, reasons)
@@ -182,6 +183,22 @@ def with_rejections(table: pa.Table, rejected: Mapping[int, tuple[str, str]]) ->
     return table.append_column(RAW, pa.array(raws, pa.string()))
 
 
+def rejection(column: str, value: Any, type_: pa.DataType, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Why a row is none of the stream's, for the value of one column, and its own text."""
+    return f"{column}: {misfit(value, type_)}", _json(row)
+
+
+def not_cast(rows: pa.Table, given: pa.Table) -> dict[int, tuple[str, str]]:
+    """The rejections of rows that have NULL in a column where something was given."""
+    found: dict[int, tuple[str, str]] = {}
+    for number, name in enumerate(rows.column_names):
+        lost = pc.and_(pc.is_null(rows.column(number)), pc.is_valid(given.column(number)))
+        for row in _rows(lost):
+            values = dict(zip(rows.column_names, (column[row].as_py() for column in given.columns), strict=True))
+            found.setdefault(row, rejection(name, values[name], rows.column(number).type, values))
+    return found
+
+
 def _lowered(row: Mapping[str, Any], number: int, known: Mapping[str, str], reasons: dict[int, str]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise TypeMismatch(f"Row {number} is a {type(row).__name__}, not a dictionary of column names to values.")
@@ -211,7 +228,7 @@ def _fields(line: str, names: Sequence[str]) -> dict[str, Any]:
 
 def _rejected(table: pa.Table, reasons: Mapping[int, str]) -> Rejected:
     rejected = Rejected()
-    picked = table.take(pa.array(sorted(reasons)))
+    picked = _picked(table, sorted(reasons))
     for row, value in zip(sorted(reasons), _values(picked), strict=True):
         raw = value.pop(RAW, None) or value.pop(CORRUPT, None)
         value.pop(REASON, None)
@@ -221,13 +238,28 @@ def _rejected(table: pa.Table, reasons: Mapping[int, str]) -> Rejected:
     return rejected
 
 
-def _values(table: pa.Table) -> list[dict[str, Any]]:
+def _picked(table: pa.Table, rows: Sequence[int]) -> pa.Table:
     try:
-        return table.to_pylist()
-    except (ValueError, OverflowError):
-        # A time that Python has no word for is shown as its number.
-        types = [pa.int64() if pa.types.is_timestamp(field.type) else field.type for field in table.schema]
-        return table.cast(pa.schema(list(zip(table.column_names, types, strict=True)))).to_pylist()
+        return table.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:
+        # Arrow can't take rows of every type, but cuts all of them.
+        return pa.concat_tables([table.slice(row, 1) for row in rows])
+
+
+def _values(table: pa.Table) -> list[dict[str, Any]]:
+    columns = [_column_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _column_values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ArithmeticError, LookupError, ValueError):
+        # A time that Python has no word for is shown as its number, anything else as Arrow shows it.
+        if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
+            return column.cast(pa.int64() if column.type.bit_width == 64 else pa.int32()).to_pylist()
+        values = [chunk.slice(row, 1).to_string() for chunk in column.chunks for row in range(len(chunk))]
+    return values
 
 
 def _json(value: Any) -> str:

@@ -20,15 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.archive.checks import Checks
 from ladle.archive.files import MissingFile
 from ladle.archive.segments import read_file
 from ladle.columns import from_numpy
 from ladle.eddy import Account, Router
-from ladle.errors import LadleError
+from ladle.errors import EvaluationError, LadleError
 from ladle.plan import Factor, JoinKey, PairJoin, Reach
+from ladle.stem.asking import Asking, Budget
 from ladle.stem.blocks import candidates
 from ladle.stem.data_stem import DataStem, Pairs, join
-from ladle.stem.match import satisfying
+from ladle.stem.masks import TRUE, read_masks, write_masks
 from ladle.stem.pairs import Blocks, Cover, Found, write_pairs
 from ladle.stem.results import DamagedResults, Results, data_file_of, file_names
 
@@ -53,6 +55,8 @@ class JoinSide:
     """Those that queries of the join have on this side."""
     late: Mapping[int, tuple[Factor, ...]] = field(default_factory=dict)
     """Of these the ones with functions, and the factors that call them."""
+    checks: Mapping[str, Checks] = field(default_factory=dict)
+    """Of the files that are read, by name, those that there are."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class JoinTask:
     files: tuple[tuple[str, str], ...]
     pairs_max: int
     seconds_max: float
+    functions_seconds_max: float
+    """What functions that come after the join may take, beside an epoch."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +105,9 @@ class JoinProbe:
         files += [(name, name)] if len(self.sides) > 1 else []
         return replace(self.task, owner=name, files=tuple(files))
 
-    def run(self, name: str, rows: int, span: tuple[int, int], router: Router) -> None:
+    def run(self, name: str, rows: int, span: tuple[int, int], router: Router, budget: Budget) -> None:
         """Join a file that was written, of so many tuples. The router learns what the SteMs did with them."""
-        joining = _Joining(self.of(name, span), router)
+        joining = _Joining(self.of(name, span), budget, router)
         joining.run()
         for side in (0, 1):
             # Where nothing is in reach, no tuple has a partner.
@@ -111,16 +117,16 @@ class JoinProbe:
             router.observe(self.task.pair.operator(left=side == 0), account)
 
 
-def run_join(task: JoinTask) -> str | None:
-    """Find and write the pairs; why not, if those of some files could not be found."""
-    return _Joining(task).run()
+class Unfinished(LadleError):
+    """A function that comes after a join has not said all yet; what it said is kept."""
 
 
 class _Joining:
     """One task at work: all pairs are found first, and then what was postponed is asked once for each file."""
 
-    def __init__(self, task: JoinTask, router: Router | None = None) -> None:
+    def __init__(self, task: JoinTask, budget: Budget, router: Router | None = None) -> None:
         self._task = task
+        self._budget = budget
         self._sides = task.left, task.right
         self._router = router
         self._wanted: dict[tuple[int, str], _Wanted] = {}
@@ -129,6 +135,8 @@ class _Joining:
         """Which of a file's tuples have partners."""
         self._lineages: dict[tuple[int, str], dict[int, Mask] | LadleError] = {}
         self._reason: str | None = None
+        self.unfinished = False
+        """Whether a function needs more time."""
         self.seconds = 0.0
         """What the SteMs took."""
 
@@ -168,6 +176,8 @@ class _Joining:
         except MissingFile:
             # Compacted or expired since the job was planned: nothing is left to cover.
             pass
+        except Unfinished:
+            self.unfinished = True
         except LadleError as error:
             self._reason = error.message
         except Exception as error:
@@ -220,34 +230,52 @@ class _Joining:
         side, wanted, partnered = self._sides[at], self._wanted[at, name], self._partnered[at, name]
         factors = {factor.sql: factor for block in wanted.postponed for factor in side.late[block]}
         columns = sorted({column for factor in factors.values() for column in factor.columns}) or [side.time_column]
-        table = pa.concat_tables(read_file(side.archive / name, columns, side.schema))
-        masks = {}
-        for sql, factor in factors.items():
-            began = time.perf_counter()
-            some = [own for block, own in wanted.postponed.items() if factor in side.late[block]]
-            asked = partnered & np.logical_or.reduce(some)
-            masks[sql] = asked.copy()
-            asking = table.filter(from_numpy(asked))
-            masks[sql][asked] = satisfying(asking, [factor], seconds_max=self._task.seconds_max)
-            if self._router is not None and name == self._task.owner:
-                visited, kept = len(asking), int(np.count_nonzero(masks[sql]))
-                seconds = time.perf_counter() - began
-                account = Account(len(wanted.rows), visited, visited - kept, seconds, len(some))
-                self._router.observe(sql, account)
+        table = pa.concat_tables(read_file(side.archive / name, columns, side.schema, side.checks.get(name)))
+        router = self._router if self._router is not None and name == self._task.owner else Router()
+        asking = Asking(self._budget, read_masks(side.results, name))
+        states = {}
+        for number, (sql, factor) in enumerate(factors.items()):
+            some = [block for block in wanted.postponed if factor in side.late[block]]
+            asked = partnered & np.logical_or.reduce([wanted.postponed[block] for block in some])
+            states[sql] = asking.begin(sql, len(table), frozenset(some))
+            seconds = self._budget.seconds / (len(factors) - number)
+            asking.ask(factor, table, asked, states[sql], seconds, router, len(some))
+        asking.end(len(table), states)
+        if asking.said:
+            # Also when all is said: a tuple that has partners here may find others in a file to come.
+            write_masks(side.results, name, asking.masks(states))
+        for failure in asking.stopped.values():
+            raise EvaluationError(failure.reason)
+        if asking.unfinished:
+            raise Unfinished(f"Functions need more time for {name}.")
+        masks = {sql: own == TRUE for sql, own in states.items()}
         return {
-            block: np.logical_and.reduce([own, *(masks[factor.sql] for factor in side.late[block])])
+            block: np.logical_and.reduce([own & partnered, *(masks[factor.sql] for factor in side.late[block])])
             for block, own in wanted.postponed.items()
         }
 
 
-def run_joins(tasks: Iterable[JoinTask]) -> dict[str, str]:
-    """The same for several of one join; why a file's pairs could not be found, by its name."""
+@dataclass(frozen=True)
+class Joined:
+    """What became of some tasks."""
+
+    failures: Mapping[str, str]
+    """Why pairs of a file could not be found, by its name."""
+    unfinished: bool
+    """Whether functions need more time."""
+
+
+def run_joins(tasks: Iterable[JoinTask], budget: Budget | None = None) -> Joined:
+    """Find and write the pairs of some tasks."""
     failures = {}
+    unfinished = False
     for task in tasks:
-        reason = run_join(task)
+        joining = _Joining(task, budget or Budget(task.functions_seconds_max, task.seconds_max, patient=True))
+        reason = joining.run()
+        unfinished |= joining.unfinished
         if reason is not None:
             failures[task.owner] = reason
-    return failures
+    return Joined(failures, unfinished)
 
 
 @dataclass(frozen=True)
@@ -277,7 +305,7 @@ def _stem(side: JoinSide, name: str, keys: tuple[JoinKey, ...], seconds_max: flo
             _stems.move_to_end(key)
             return known
     columns = list(dict.fromkeys([side.time_column, *(column for each in keys for column in each.columns)]))
-    segments = read_file(side.archive / name, columns, side.schema)
+    segments = read_file(side.archive / name, columns, side.schema, side.checks.get(name))
     table = pa.concat_tables(segments).combine_chunks()
     known_of = _wanted(side, name, [len(segment) for segment in segments])
     sure, postponed = (np.ones(len(table), dtype=np.bool_), {}) if known_of is None else known_of
@@ -313,12 +341,20 @@ def _wanted(side: JoinSide, name: str, segments: list[int]) -> tuple[Mask, dict[
     sure = np.zeros(sum(segments), dtype=np.bool_)
     postponed: dict[int, Mask] = {}
     for block in side.blocks:
-        covered = next((each for each in results if each.covers(block)), None)
+        covered = next((each for each in results if _has(each, block)), None)
         if covered is not None:
             sure |= covered.mask(block)
             continue
-        of = next((each for each in results if each.covers(candidates(block))), None)
+        of = next((each for each in results if _has(each, candidates(block))), None)
         if of is None or block not in side.late:
             return None
         postponed[block] = of.mask(candidates(block))
     return sure, postponed
+
+
+def _has(results: Results, block: int) -> bool:
+    """Whether a block is covered; what is damaged covers nothing."""
+    try:
+        return results.has(block)
+    except DamagedResults:
+        return False

@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ladle.stem.arranging import FLAGS, INTS, INTS_OUT, LONG, ROWS_OUT, WORDS_OUT, clear, compiled, set_
-from ladle.stem.tiles import SPARSE, STEP, Array, Scratch, Terms, Tile
+from ladle.stem.arranging import FLAGS, INTS, INTS_OUT, LONG, LONGS, ROWS_OUT, WORDS_OUT, clear, compiled, set_
+from ladle.stem.tiles import SPARSE, STEP, TILE, Array, Scratch, Terms, Tile
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -381,3 +381,91 @@ def probe(
         else:
             end = (_write_ids(lineage, words, matched, ids, end << 2) + 3) >> 2
     return blocks.size, end
+
+
+@compiled()
+def _put_bits(words: Array, offset: int, first: int, last: int, shift: int, lineage: Array) -> None:
+    """Set the bits from `first` to before `last` of a bitmap in another, `shift` places further up."""
+    at = first
+    while at < last:
+        taken = min(64 - (at & 63), 64 - ((at + shift) & 63), last - at)
+        word = words[offset + (at >> 6)] >> np.uint64(at & 63)
+        if taken < 64:
+            word &= (np.uint64(1) << np.uint64(taken)) - np.uint64(1)
+        lineage[(at + shift) >> 6] |= word << np.uint64((at + shift) & 63)
+        at += taken
+
+
+@compiled()
+def _put_all(first: int, last: int, lineage: Array) -> None:
+    """Set a range of bits."""
+    at = first
+    while at < last:
+        taken = min(64 - (at & 63), last - at)
+        word = ~np.uint64(0) if taken == 64 else (np.uint64(1) << np.uint64(taken)) - np.uint64(1)
+        lineage[at >> 6] |= word << np.uint64(at & 63)
+        at += taken
+
+
+@compiled(
+    types.UniTuple(LONG, 2)(
+        LONG, types.Array(types.uint64, 1, "C", readonly=True), LONGS, types.uint16[:, ::1], types.int64[:, ::1],
+        LONGS, LONGS, WORDS_OUT, types.uint16[:, ::1], types.uint32[:, ::1], LONG, WORDS_OUT,
+    )
+)  # fmt: skip
+def move(
+    first: int,
+    words: Array,
+    bounds: Array,
+    counts: Array,
+    offsets: Array,
+    starts: Array,
+    stops: Array,
+    lineage: Array,
+    new_counts: Array,
+    new_offsets: Array,
+    begin: int,
+    payload: Array,
+) -> tuple[int, int]:
+    """Lay out the rows of blocks, known by some tiles, by others over the same tuples: from block `first` on, until
+    the payload is full. Tile i of the old ones has the tuples from `bounds[i]` to before `bounds[i + 1]`, tile t of the
+    new ones those from `starts[t]` to before `stops[t]`. What is returned, and how rows are written, is as in `probe`.
+    """
+    source, ids = words.view(np.uint16), payload.view(np.uint16)
+    end = 0
+    for b in range(first, counts.shape[0]):
+        if end + starts.size * (TILE // 64 + 4) > payload.size:
+            return b, end
+        i = 0
+        for t in range(starts.size):
+            rows = stops[t] - starts[t]
+            span = (rows + 63) >> 6
+            lineage[:span] = 0
+            while bounds[i + 1] <= starts[t]:
+                i += 1
+            matched, j = 0, i
+            while j < bounds.size - 1 and bounds[j] < stops[t]:
+                low, high = max(bounds[j], starts[t]), min(bounds[j + 1], stops[t])
+                size, count, offset = bounds[j + 1] - bounds[j], int(counts[b, j]), offsets[b, j]
+                if count == size:
+                    _put_all(low - starts[t], high - starts[t], lineage)
+                elif count << 4 > size:
+                    _put_bits(words, offset, low - bounds[j], high - bounds[j], bounds[j] - starts[t], lineage)
+                else:
+                    for at in range(offset << 2, (offset << 2) + count):
+                        row = bounds[j] + int(source[at])
+                        if low <= row and row < high:
+                            set_(lineage, row - starts[t])
+                j += 1
+            for w in range(span):
+                matched += _population(lineage[w])
+            new_counts[b, t], new_offsets[b, t] = matched, begin + end
+            if matched == 0 or matched == rows:  # noqa: PLR1714 -- compiled
+                continue
+            if matched << 4 > rows:
+                for w in range(span):
+                    payload[end + w] = lineage[w]
+                end += span
+            else:
+                end = (_write_ids(lineage, span, matched, ids, end << 2) + 3) >> 2
+    return counts.shape[0], end

@@ -5,16 +5,19 @@ Intervals of integer keys are compared by NumPy, whole columns at a time; the re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.columns import to_numpy
+from ladle.columns import from_numpy, to_numpy
 from ladle.errors import EvaluationError
 from ladle.evaluate import evaluate_factors
 from ladle.plan import Block, Factor
 from ladle.plan.ranges import Ranges
 from ladle.stem.keys import Int64Keys, encode
+from ladle.stem.masks import TRUE, UNKNOWN, States
 
 Mask = npt.NDArray[np.bool_]
 
@@ -36,14 +39,30 @@ def split(block: Block) -> tuple[dict[str, Ranges], list[Factor]]:
     return by_column, others
 
 
-def satisfying(table: pa.Table, factors: list[Factor], *, seconds_max: float | None = None) -> Mask:
-    """Which tuples satisfy all of some factors, by the predicate list."""
-    result = evaluate_factors(table, factors, seconds_max=seconds_max)
-    for failure in result.failures.values():
-        raise EvaluationError(failure.reason, hint="no other query is harmed; change this one's WHERE")
+def satisfying(
+    table: pa.Table,
+    factors: list[Factor],
+    *,
+    seconds_max: float | None = None,
+    known: Mapping[str, States] | None = None,
+) -> Mask:
+    """Which tuples satisfy all of some factors, by the predicate list. A factor of which something is known is asked
+    about the other tuples alone.
+    """
+    known = known or {}
     mask: Mask = np.ones(len(table), dtype=np.bool_)
-    for factor in factors:
-        mask &= result.masks[factor.sql]
+    for states in known.values():
+        mask &= (states == UNKNOWN) | (states == TRUE)
+    new = [factor for factor in factors if factor.sql not in known]
+    for asked, rows in [(new, mask.copy()), *(([f], known[f.sql] == UNKNOWN) for f in factors if f.sql in known)]:
+        rows &= mask
+        if not asked or not rows.any():
+            continue
+        some = table if rows.all() else table.filter(from_numpy(rows))
+        result = evaluate_factors(some, asked, seconds_max=seconds_max)
+        for failure in result.failures.values():
+            raise EvaluationError(failure.reason, hint="no other query is harmed; change this one's WHERE")
+        mask[rows] = np.logical_and.reduce([result.masks[factor.sql] for factor in asked])
     return mask
 
 

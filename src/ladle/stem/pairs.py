@@ -1,41 +1,35 @@
 """What joins have found: for pairs of data files, which tuples are pairs (DESIGN section 8).
 
-A pairs file belongs to one data file, the later of each pair, and is named after it; it is an Arrow file that is
-mapped when it is read. Each *entry* is one pair of data files with its coverage: how far apart in time its tuples may
-be, and of which blocks on either side; a pair of files without an entry is simply uncovered. Tuples are known by their
-numbers in their files. Where a block's functions were postponed (`stem/joining.py`), an entry also has that block's
-*lineage*: which of the tuples that have partners here are in it. Like results these files are derived: deleted or
-damaged ones are computed anew.
+A pairs file belongs to one data file, the later of each pair, and is named after it; it is a file of arrays
+(`stem/arrays.py`) that is mapped, and each part of it is verified when it is first read. Each *entry* is one pair of
+data files with its coverage: how far apart in time its tuples may be, and of which blocks on either side; a pair of
+files without an entry is simply uncovered. Tuples are known by their numbers in their files. Where a block's functions
+were postponed (`stem/joining.py`), an entry also has that block's *lineage*: which of the tuples that have partners
+here are in it. Like results these files are derived: deleted or damaged ones are computed anew.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from ladle.archive.files import temporary_path
 from ladle.plan import Reach
+from ladle.stem.arrays import Damaged, checksum, map_arrays, save_arrays
 from ladle.stem.data_stem import Pairs
 from ladle.stem.listing import Listing
 
 _log = logging.getLogger(__name__)
 
 SUFFIX = ".pairs"
-_ENTRIES = b"ladle.entries"
-_LINEAGES = b"ladle.lineages"
-_SCHEMA = pa.schema([("left", pa.uint32()), ("right", pa.uint32())])
 
 Blocks = frozenset[int] | None
 """Blocks on one side of a join; None: whatever the block, because all tuples were looked at."""
@@ -84,80 +78,104 @@ class Found:
 def write_pairs(directory: Path, owner: str, found: Sequence[Found]) -> Path | None:
     """The file with all that was found for one data file; None when it can't be written: then it stays uncovered."""
     path = directory / f"{owner}.{uuid.uuid4().hex[:12]}{SUFFIX}"
-    partial = temporary_path(path)
-    ends = np.cumsum([len(each.pairs.left) for each in found]).tolist()
-    entries = [[*each.cover.to_json(), end] for each, end in zip(found, ends, strict=True)]
-    lineages = [(number, *key, rows) for number, each in enumerate(found) for key, rows in each.lineages.items()]
-    columns = [np.concatenate([each.pairs[side] for each in found]) for side in (0, 1)]
-    # Behind the pairs, in the first column: the numbers of all lineages.
-    columns[0] = np.concatenate([columns[0], *(rows for *_, rows in lineages)])
-    columns[1] = np.concatenate([columns[1], np.zeros(len(columns[0]) - len(columns[1]), dtype=np.int64)])
-    metadata = {_ENTRIES: json.dumps(entries)}
-    if lineages:
-        metadata[_LINEAGES] = json.dumps([[number, side, block, len(rows)] for number, side, block, rows in lineages])
-    arrays = [pa.array(column.astype(np.uint32)) for column in columns]
-    schema = _SCHEMA.with_metadata(metadata)
+    entries: list[list[Any]] = []
+    lineages: list[list[Any]] = []
+    parts: list[Rows] = []
+    for each in found:
+        left, right = (rows.astype(np.uint32) for rows in each.pairs)
+        entries.append([*each.cover.to_json(), len(left), checksum(left), checksum(right)])
+        parts += [left, right]
+    for number, each in enumerate(found):
+        for (side, block), rows in each.lineages.items():
+            own = rows.astype(np.uint32)
+            lineages.append([number, side, block, len(own), checksum(own)])
+            parts.append(own)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
-        os.replace(partial, path)
+        save_arrays(path, {"entries": entries, "lineages": lineages}, {"rows": np.concatenate(parts)})
     except OSError as error:
         _log.info("pairs of %s are not kept: %s", owner, error)
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         return None
     return path
 
 
+class _Part(NamedTuple):
+    """Numbers of tuples in a mapped file, and their checksum."""
+
+    rows: Rows
+    checksum: int
+
+
 class Entry:
-    """One pair of data files in a mapped file."""
+    """One pair of data files in a mapped file. It is to be checked before it is read."""
 
-    __slots__ = ("_file", "_lineages", "_start", "_stop", "cover")
+    __slots__ = ("_checked", "_left", "_lineages", "_right", "cover", "file")
 
-    def __init__(self, file: PairsFile, cover: Cover, start: int, stop: int) -> None:
-        self._file = file
+    def __init__(self, file: str, cover: Cover, left: _Part, right: _Part) -> None:
+        self.file = file
+        """The name of the pairs file."""
         self.cover = cover
-        self._start = start
-        self._stop = stop
-        self._lineages: dict[tuple[int, int], slice] = {}
+        self._left = left
+        self._right = right
+        self._lineages: dict[tuple[int, int], _Part] = {}
+        self._checked = False
+
+    def check(self) -> None:
+        """Raises Damaged if it is not what was written; looks once."""
+        if self._checked:
+            return
+        for part in (self._left, self._right, *self._lineages.values()):
+            if checksum(part.rows) != part.checksum:
+                raise Damaged(f"the checksum of pairs in {self.file} does not match")
+        self._checked = True
 
     @property
     def left(self) -> Rows:
         """Numbers in the left file, in order."""
-        return self._file.left[self._start : self._stop]
+        return self._left.rows
 
     @property
     def right(self) -> Rows:
-        return self._file.right[self._start : self._stop]
+        return self._right.rows
 
     def lineage(self, side: int, block: int | None) -> Rows | None:
         """Which tuples of one side (0: left) that have partners here are in a block; None: it is not known."""
-        at = None if block is None else self._lineages.get((side, block))
-        return None if at is None else self._file.left[at]
+        return None if block is None or (side, block) not in self._lineages else self.lineage_of(side, block)
 
-    def add_lineage(self, side: int, block: int, where: slice) -> None:
-        self._lineages[side, block] = where
+    @property
+    def lineages(self) -> Set[tuple[int, int]]:
+        """The sides and blocks whose lineages are known."""
+        return self._lineages.keys()
+
+    def lineage_of(self, side: int, block: int) -> Rows:
+        """The lineage of a block that has one."""
+        return self._lineages[side, block].rows
+
+    def add_lineage(self, side: int, block: int, part: _Part) -> None:
+        self._lineages[side, block] = part
 
 
 class PairsFile:
+    """A mapped pairs file. Its head is verified, each entry when it is checked."""
+
     def __init__(self, path: Path) -> None:
-        with pa.memory_map(str(path)) as source:
-            reader = pa.ipc.open_file(source)
-            batch = reader.get_batch(0)
-            entries = json.loads(reader.schema.metadata[_ENTRIES])
-            lineages = json.loads(reader.schema.metadata.get(_LINEAGES, b"[]"))
+        header, arrays = map_arrays(path, whole=False)
+        rows = arrays["rows"]
         self.name = path.name
-        self.left: Rows = batch.column(0).to_numpy()
-        self.right: Rows = batch.column(1).to_numpy()
         self.entries: list[Entry] = []
-        start = 0
-        for *cover, stop in entries:
-            self.entries.append(Entry(self, Cover.from_json(cover), start, stop))
-            start = stop
-        for number, side, block, rows in lineages:
-            self.entries[number].add_lineage(side, block, slice(start, start + rows))
-            start += rows
+        at = 0
+        for *cover, count, of_left, of_right in header["entries"]:
+            left, right = rows[at : at + count], rows[at + count : at + 2 * count]
+            self.entries.append(Entry(self.name, Cover.from_json(cover), _Part(left, of_left), _Part(right, of_right)))
+            at += 2 * count
+        for number, side, block, count, of_rows in header["lineages"]:
+            self.entries[number].add_lineage(side, block, _Part(rows[at : at + count], of_rows))
+            at += count
+
+
+def is_older(path: Path) -> bool:
+    """Whether a pairs file is of a version that wrote Arrow's files, without checksums."""
+    with path.open("rb") as file:
+        return file.read(6) == b"ARROW1"
 
 
 class JoinCoverage:
@@ -186,7 +204,7 @@ class JoinCoverage:
                     files[name] = PairsFile(self._directory / name)
                 except FileNotFoundError:
                     continue
-                except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+                except (OSError, ValueError, KeyError) as error:
                     _log.warning("pairs file %s can't be read (%s); it is thrown away", name, error)
                     self._unlink(name)
             entries: dict[tuple[str, str], list[Entry]] = {}
@@ -199,8 +217,24 @@ class JoinCoverage:
         """What covers these blocks on a pair of data files, as last listed."""
         for entry in self._entries.get((left, right), ()):
             if entry.cover.covers(reach, left_blocks, right_blocks):
-                return entry
+                try:
+                    entry.check()
+                    return entry
+                except Damaged as error:
+                    self._throw_away(entry.file, error)
         return None
+
+    def _throw_away(self, name: str, why: Exception) -> None:
+        """A damaged file covers nothing: what was in it is found anew."""
+        _log.warning("pairs file %s can't be read (%s); it is thrown away", name, why)
+        self._unlink(name)
+        with self._lock:
+            self._files = {each: file for each, file in self._files.items() if each != name}
+            self._entries = {
+                files: left
+                for files, entries in self._entries.items()
+                if (left := [entry for entry in entries if entry.file != name])
+            }
 
     def files(self) -> list[PairsFile]:
         """As last listed."""
@@ -210,6 +244,13 @@ class JoinCoverage:
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             self._unlink(name)
+
+    def close(self) -> None:
+        """Let go of all files: nothing is covered from now on."""
+        with self._lock:
+            for file in self._files.values():
+                file.entries.clear()  # they refer to each other, and would wait for the garbage collector
+            self._listing, self._files, self._entries = None, {}, {}
 
     def _unlink(self, name: str) -> None:
         if self._directory is not None:

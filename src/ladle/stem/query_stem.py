@@ -22,14 +22,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.columns import from_numpy
 from ladle.eddy import Account, Router
 from ladle.evaluate import Failure, evaluate_factors
 from ladle.plan import Block, Factor, Function
 from ladle.plan.ranges import Ranges
 from ladle.stem.arrays import Damaged, map_arrays, save_arrays
+from ladle.stem.asking import Asking
 from ladle.stem.grouped_filter import Arrangement, Cuts, GroupedFilter, cuts_of
 from ladle.stem.keys import Keys, encode
+from ladle.stem.masks import FALSE, TRUE
 from ladle.stem.merging import fixed, merge_filters, merge_terms
 from ladle.stem.results import ResultsWriter
 from ladle.stem.tiles import SPARSE, TILE, WORDS, Array, Scratch, Terms
@@ -212,18 +213,18 @@ class QueryStem:
         segment: pa.Table,
         results: ResultsWriter,
         router: Router,
+        asking: Asking | None = None,
         *,
-        seconds_max: float | None = None,
-        slow: set[str],
         postponed: Collection[str] = (),
     ) -> dict[int, Failure]:
         """Add a segment's results. Blocks that could not be evaluated are returned with the reason.
 
-        `slow` are predicates not to be tried any more; those that take too long now are added to it. Blocks with
-        `postponed` predicates get candidates.
+        `asking` says how long dear predicates may take; blocks with those that are not done stay uncovered, without
+        being failures. Blocks with `postponed` predicates get candidates.
         """
         if not len(self.blocks):
             return {}
+        asking = asking or Asking()
         pages = self._pages
         columns = {each.column for page in pages for each in page.filters}
         chunk = Chunk(segment, {name: encode(segment.column(name)) for name in columns}, {})
@@ -231,12 +232,11 @@ class QueryStem:
             chunk.masks[sql] = np.ones(len(segment), dtype=np.bool_)
             results.postpone(self._blocks_with(sql))
         failures: dict[int, Failure] = {}
-        for sql, failure in _evaluate(pages, chunk, router, seconds_max, slow).items():
-            blocks = self._blocks_with(sql)
-            failures |= dict.fromkeys(blocks, failure)
-            results.fail(blocks)
-            if failure.slow:
-                slow.add(sql)
+        for sql, failure in self._evaluate(chunk, router, asking).items():
+            failures |= dict.fromkeys(self._blocks_with(sql), failure)
+        for sql in asking.unfinished:
+            results.fail(self._blocks_with(sql))
+        results.fail(failures)
         results.segment(len(segment))
         for start, rows in _tiles(segment):
             counts = np.empty(len(self.blocks), dtype=np.uint16)
@@ -271,6 +271,50 @@ class QueryStem:
     def _blocks_with(self, predicate: str) -> list[int]:
         return [block for page in self._pages for block in page.blocks_with(predicate).tolist()]
 
+    def _evaluate(self, chunk: Chunk, router: Router, asking: Asking) -> dict[str, Failure]:
+        """Evaluate the predicate list: cheap predicates together on all tuples, dear ones one by one on those tuples
+        that some block still wants when they are reached, as far as their time goes.
+        """
+        pages, rows = self._pages, len(chunk.table)
+        factors = {factor.sql: factor for page in pages for factor in page.predicates}
+        pending = [factor for factor in factors.values() if factor.sql not in chunk.masks]
+        dear = {factor.sql: factor for factor in pending if _is_dear(factor, router, asking, rows)}
+        cheap = [factor for factor in pending if factor.sql not in dear]
+        applied: Counter[str] = Counter()
+        for page in pages:
+            applied.update(page.applied)
+        began = time.perf_counter()
+        evaluated = evaluate_factors(chunk.table, cheap, seconds_max=asking.budget.slice_seconds_max)
+        share = (time.perf_counter() - began) / max(len(cheap), 1)
+        chunk.masks.update(evaluated.masks)
+        failures: dict[str, Failure] = {}
+        for factor in cheap:
+            sql, mask = factor.sql, evaluated.masks.get(factor.sql, _ALL_DROPPED)
+            failure = evaluated.failures.get(sql)
+            if failure is not None and failure.slow:
+                # Less time than it takes, but enough to know that it is dear.
+                router.observe(sql, Account(rows, rows, 0, asking.budget.slice_seconds_max or 0.0, applied[sql]))
+                dear[sql] = factor
+                continue
+            if failure is not None:
+                failures[sql] = failure
+            router.observe(sql, Account(rows, rows, rows - int(np.count_nonzero(mask)), share, applied[sql]))
+        # Of predicates that call functions it is known what they said of segments before, should they become dear.
+        states = {
+            factor.sql: np.where(chunk.masks[factor.sql], np.uint8(TRUE), np.uint8(FALSE))
+            for factor in cheap
+            if factor.functions and factor.sql in evaluated.masks
+        }
+        for number, sql in enumerate(router.order(list(dear))):
+            wanted = np.logical_or.reduce([page.wanted_by(sql, chunk, router) for page in pages])
+            own = states[sql] = asking.begin(sql, rows, frozenset(self._blocks_with(sql)))
+            seconds = asking.budget.seconds / (len(dear) - number)
+            asking.ask(dear[sql], chunk.table, wanted, own, seconds, router, applied[sql])
+            # Where it is unknown nobody has to ask others meanwhile.
+            chunk.masks[sql] = own == TRUE
+        asking.end(rows, states)
+        return failures | {sql: failure for sql, failure in asking.stopped.items() if sql in dear}
+
     def _merge_if_due(self) -> None:
         """Make the pages one as soon as that would have paid: few tuples don't wait for it, nor do sets of queries that
         stand for one epoch only."""
@@ -279,41 +323,13 @@ class QueryStem:
             self._pages = [_merged(pages)]
 
 
-def _evaluate(
-    pages: Sequence[Page], chunk: Chunk, router: Router, seconds_max: float | None, slow: set[str]
-) -> dict[str, Failure]:
-    """Evaluate the predicate list: cheap predicates together on all tuples, dear ones one by one on those tuples
-    that some block still wants when they are reached.
+def _is_dear(factor: Factor, router: Router, asking: Asking, rows: int) -> bool:
+    """Whether a predicate is asked slice by slice: when it is known to take long, or calls functions that are not known
+    to be quick.
     """
-    factors = {factor.sql: factor for page in pages for factor in page.predicates}
-    pending = [factor for factor in factors.values() if factor.sql not in slow and factor.sql not in chunk.masks]
-    rows = len(chunk.table)
-    dear = {f.sql: f for f in pending if router.account(f.sql).seconds_per_tuple * rows > _DEAR_SECONDS}
-    cheap = [factor for factor in pending if factor.sql not in dear]
-    began = time.perf_counter()
-    evaluated = evaluate_factors(chunk.table, cheap, seconds_max=seconds_max)
-    share = (time.perf_counter() - began) / max(len(cheap), 1)
-    chunk.masks.update(evaluated.masks)
-    applied: Counter[str] = Counter()
-    for page in pages:
-        applied.update(page.applied)
-    for factor in cheap:
-        dropped = rows - int(np.count_nonzero(evaluated.masks.get(factor.sql, _ALL_DROPPED)))
-        router.observe(factor.sql, Account(rows, rows, dropped, share, applied[factor.sql]))
-    failures = dict(evaluated.failures)
-    for sql in router.order(list(dear)):
-        kept = np.flatnonzero(np.logical_or.reduce([page.wanted_by(sql, chunk, router) for page in pages]))
-        began = time.perf_counter()
-        found = evaluate_factors(chunk.table.take(from_numpy(kept)), [dear[sql]], seconds_max=seconds_max)
-        seconds = time.perf_counter() - began
-        failures |= found.failures
-        if sql in found.masks:
-            mask = np.zeros(rows, dtype=np.bool_)
-            mask[kept] = found.masks[sql]
-            chunk.masks[sql] = mask
-            dropped = len(kept) - int(np.count_nonzero(mask))
-            router.observe(sql, Account(rows, len(kept), dropped, seconds, applied[sql]))
-    return failures
+    account = router.account(factor.sql)
+    unknown = bool(factor.functions) and not account.visited
+    return unknown or factor.sql in asking.known or account.seconds_per_tuple * rows > _DEAR_SECONDS
 
 
 def _tiles(table: pa.Table) -> Iterator[tuple[int, int]]:
@@ -421,6 +437,12 @@ def load_stem(paths: Sequence[str]) -> QueryStem:
         except (FileNotFoundError, Damaged):
             Path(path).unlink(missing_ok=True)
     return _stem_of(tuple(pages))
+
+
+def release_pages() -> None:
+    """Let go of the files that are mapped; whoever needs one maps it again."""
+    _stem_of.cache_clear()
+    _load_page.cache_clear()
 
 
 @lru_cache(maxsize=8)

@@ -8,7 +8,10 @@ functions were postponed until its tuples have partners in a join, its candidate
 
     payload of each tile, in words of 8 bytes
     blocks int64[b] | rows of each segment int32[s] | offsets uint32[b, t] | counts uint16[b, t]
-    lengths and checksum of the foot
+    checksums of each page of the payload uint32[p] | lengths and checksum of the foot
+
+The foot is verified when the file is mapped. An answer reads one block's rows, which lie here and there in the payload:
+so that has a checksum for each 4 KB, and those that a block has rows in are verified when it is first looked up.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ladle.archive.files import temporary_path
+from ladle.stem.arrays import mapped
 from ladle.stem.blocks import candidates
 from ladle.stem.matches import Ids, Matches
 from ladle.stem.tiles import TILE, WORDS, words_of
@@ -40,7 +44,11 @@ Words = npt.NDArray[np.uint64]
 
 SUFFIX = ".results"
 _END = struct.Struct("<8sQQQQ")
-_MAGIC = b"LADLERS2"
+_SUM = struct.Struct("<Q")
+_FOOT = _END.size + _SUM.size
+_MAGIC = b"LADLERS3"
+PAGE = 1 << 9
+"""Words of the payload that have one checksum."""
 _ALL = np.uint64((1 << 64) - 1)
 _WORDS_MAX = (1 << 32) - 1
 """Offsets are 32 bits wide."""
@@ -71,6 +79,7 @@ class ResultsWriter:
         self._offsets: list[Offsets] = []
         self._sink: IO[bytes] | None = None
         self._words = 0
+        self._sums = PageSums()
         self._broken = not len(blocks)
         if self._broken:
             return
@@ -101,6 +110,7 @@ class ResultsWriter:
         if self._words > _WORDS_MAX:
             self._give_up("they are more than a file can hold")
             return
+        self._sums.add(payload)
         try:
             self._sink.write(payload.data)
         except OSError as error:
@@ -109,6 +119,11 @@ class ResultsWriter:
     def fail(self, blocks: Collection[int]) -> None:
         """Blocks that could not be evaluated somewhere: the whole file stays uncovered for them."""
         self._failed.update(blocks)
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether some block may still be covered."""
+        return len(self._failed) < len(self._blocks)
 
     def postpone(self, blocks: Collection[int]) -> None:
         """Blocks of which the file has candidates alone."""
@@ -132,6 +147,7 @@ class ResultsWriter:
             np.asarray(self._segments, dtype="<i4"),
             _by_block(self._offsets, which).astype("<u4", copy=False),
             _by_block(self._counts, which).astype("<u2", copy=False),
+            np.asarray(self._sums.finish(), dtype="<u4"),
         ]
         checksum = 0
         try:
@@ -139,7 +155,8 @@ class ResultsWriter:
             for part in parts:
                 checksum = zlib.crc32(part.data, checksum)
                 self._sink.write(part.data)
-            self._sink.write(_END.pack(_MAGIC, len(parts[0]), len(self._segments), len(self._counts), checksum))
+            end = _END.pack(_MAGIC, len(parts[0]), len(self._segments), len(self._counts), len(parts[4]))
+            self._sink.write(end + _SUM.pack(zlib.crc32(end, checksum)))
             self._sink.close()
             os.replace(self._partial, self._path)
         except OSError as error:
@@ -161,18 +178,45 @@ class ResultsWriter:
         self.abort()
 
 
+class PageSums:
+    """The checksums of the payload's pages, while it is written."""
+
+    def __init__(self) -> None:
+        self._sums: list[int] = []
+        self._sum = 0
+        self._words = 0
+        """Of the page that is not full yet."""
+
+    def add(self, payload: Words) -> None:
+        at = 0
+        while at < len(payload):
+            part = payload[at : at + PAGE - self._words]
+            self._sum = zlib.crc32(part.data, self._sum)
+            self._words += len(part)
+            at += len(part)
+            if self._words == PAGE:
+                self._sums.append(self._sum)
+                self._sum = self._words = 0
+
+    def finish(self) -> list[int]:
+        return [*self._sums, self._sum] if self._words else self._sums
+
+
 class Results:
-    """One mapped results file."""
+    """One mapped results file. A block is to be checked before its rows are read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.stat().st_size < _END.size:
+        if path.stat().st_size < _FOOT:
             raise DamagedResults(f"{path.name} is cut off")
-        content = np.memmap(path, dtype=np.uint8, mode="r")
-        magic, blocks, segments, tiles, checksum = _END.unpack(content[-_END.size :].tobytes())
-        at = len(content) - _END.size - (8 * blocks + 4 * segments + 6 * tiles * blocks)
-        if magic != _MAGIC or at < 0 or zlib.crc32(content[at : -_END.size].data) != checksum:
-            raise DamagedResults(f"{path.name} is not what was written")
+        content = mapped(path)
+        magic, blocks, segments, tiles, pages = _END.unpack(content[-_FOOT : -_SUM.size].tobytes())
+        (checksum,) = _SUM.unpack(content[-_SUM.size :].tobytes())
+        if magic != _MAGIC:
+            raise DamagedResults(f"{path.name} is not what was written, or not by this version")
+        at = len(content) - _FOOT - (8 * blocks + 4 * segments + 6 * tiles * blocks + 4 * pages)
+        if at < 0 or at > pages * PAGE * 8 or zlib.crc32(content[at : -_SUM.size].data) != checksum:
+            raise DamagedResults(f"the checksum of the foot of {path.name} does not match")
         self._words: Words = np.frombuffer(content, "<u8", at // 8)
         self._ids = self._words.view(np.uint16)
         self.covered: npt.NDArray[np.int64] = np.frombuffer(content, "<i8", blocks, at)
@@ -184,11 +228,48 @@ class Results:
         self._offsets = _integers(np.frombuffer(content, "<u4", blocks * tiles, at), "I")
         self._counts = np.frombuffer(content, "<u2", blocks * tiles, at + 4 * blocks * tiles)
         self._few_counts = _integers(self._counts, "H")
+        self._sums = np.frombuffer(content, "<u4", pages, len(content) - _FOOT - 4 * pages)
+        self._page_checked = bytearray(pages)
+        self._block_checked = bytearray(blocks)
         self._first_tile: list[int] = [0, *np.cumsum(-(-self.segment_rows // TILE)).tolist()]
         self._rows: list[int] = self.segment_rows.tolist()
 
     def covers(self, block: int) -> bool:
         return self._place(block) is not None
+
+    def has(self, block: int) -> bool:
+        """Whether it covers a block, whose rows are verified the first time: raises DamagedResults."""
+        place = self._place(block)
+        if place is None:
+            return False
+        if not self._block_checked[place]:
+            self._check(place)
+        return True
+
+    def check(self) -> None:
+        """Raises DamagedResults if anything in the file is not what was written."""
+        self._check_pages(range(len(self._sums)))
+
+    def _check(self, place: int) -> None:
+        tiles = slice(place * self._tiles, (place + 1) * self._tiles)
+        counts, sizes = self._counts[tiles].astype(np.int64), self.tile_rows
+        some = (counts > 0) & (counts < sizes)
+        first = np.frombuffer(self._offsets, np.uint32)[tiles].astype(np.int64)[some]
+        # As bits where there are many, as ids of two bytes where there are few.
+        words = np.where(counts << 4 > sizes, -(-sizes // 64), -(-counts // 4))[some]
+        begins, ends = first // PAGE, (first + words - 1) // PAGE
+        pages = set(begins.tolist())
+        if (ends != begins).any():
+            pages.update(page for begin, end in zip(begins, ends, strict=True) for page in range(begin, end + 1))
+        self._check_pages(pages)
+        self._block_checked[place] = True
+
+    def _check_pages(self, pages: Iterable[int]) -> None:
+        for page in pages:
+            if not self._page_checked[page]:
+                if zlib.crc32(self._words[page * PAGE : (page + 1) * PAGE].data) != self._sums[page]:
+                    raise DamagedResults(f"a checksum in {self.path.name} does not match")
+                self._page_checked[page] = True
 
     def rows(self, block: int, segment: int) -> Ids | None:
         """Row ids of the block's matches in the segment (sorted), or None for all rows."""
@@ -233,6 +314,23 @@ class Results:
             raise KeyError(block)
         counts = self._counts[place * self._tiles : (place + 1) * self._tiles].astype(np.int64)
         return np.add.reduceat(counts, self._first_tile[:-1]) if len(counts) else counts
+
+    @property
+    def tile_rows(self) -> npt.NDArray[np.int64]:
+        """How many tuples each tile has, all segments' one after the other."""
+        sizes = [min(TILE, rows - start) for rows in self._rows for start in range(0, rows, TILE)]
+        return np.array(sizes, dtype=np.int64)
+
+    @property
+    def payload(self) -> Words:
+        """Row ids and bits of all blocks and tiles."""
+        return self._words
+
+    def layout(self, blocks: npt.NDArray[np.int64]) -> tuple[Counts, npt.NDArray[np.int64]]:
+        """The counts of some covered blocks in all tiles, and where in the payload their rows begin."""
+        places = np.searchsorted(self.covered, blocks)
+        offsets = np.frombuffer(self._offsets, np.uint32).reshape(-1, self._tiles)
+        return self._counts.reshape(-1, self._tiles)[places], offsets[places].astype(np.int64)
 
     def _from_ids(self, counts: list[int], offsets: list[int], matched: int) -> Ids:
         """The rows of tiles that all have row ids."""
@@ -291,6 +389,13 @@ def _all_sparse(counts: list[int], last_size: int) -> bool:
     """Whether all tiles of a segment have row ids, not bits."""
     *whole, last = counts
     return max(whole, default=0) << 4 <= TILE and last << 4 <= last_size
+
+
+def is_older(path: Path) -> bool:
+    """Whether a results file is of a version that had no checksums of rows."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - 40, 0))
+        return file.read(8) == b"LADLERS2"
 
 
 def data_file_of(name: str) -> str | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ladle.clock import ManualClock
-from ladle.errors import InUse, PipelineError
+from ladle.errors import Gone, InUse, PipelineError
 from ladle.testing.generate import MINUTE_US, WALL_US, PushedRow, random_rows, random_stream
 from ladle.testing.oracle import Oracle, difference, stored
 from ladle.testing.queries import QueryMaker
@@ -57,8 +57,8 @@ class Standing:
 class Driver:
     """One warehouse under test. `without_spark`: residuals that only Spark can run are counted, not compared.
 
-    It counts the answers `checked`, those of them that had rows (`filled`), those left `unanswered`, and those that
-    partial aggregates gave (`folded`).
+    It counts the answers `checked`, those of them that had rows (`filled`), those left `unanswered`, those that
+    partial aggregates gave (`folded`), and how often what was asked for was `gone`.
     """
 
     def __init__(self, path: Path, connect: Connect, *, seed: int = 0, without_spark: bool = True) -> None:
@@ -69,6 +69,7 @@ class Driver:
         self.checked = 0
         self.filled = 0
         self.unanswered = 0
+        self.gone = 0
         self._connect = connect
         self._without_spark = without_spark
         self._folded_before = 0
@@ -251,6 +252,7 @@ class Driver:
 
     def _compare(self, label: str, query: Query, answer: Callable[[], Answer], now: datetime | None = None) -> None:
         expected = self.oracle.answer(query, self.wall_us, now)
+        must, may = (False, False) if now is None else self.oracle.gone([query], self.wall_us, to_us(now))
         try:
             got = answer()
         except PipelineError as error:
@@ -258,7 +260,12 @@ class Driver:
                 self.unanswered += 1
                 return
             raise
-        problem = difference(got.table, expected)
+        except Gone as error:
+            if not may:
+                raise Mismatch(f"{label}: {error}\nLadle:  {to_ladle(query)}") from None
+            self.gone += 1
+            return
+        problem = "an answer that lacks tuples" if must else difference(got.table, expected)
         if problem is None and to_us(got.now) != expected.now_us:
             problem = f"NOW is {got.now}, expected {EPOCH + timedelta(microseconds=expected.now_us)}"
         if problem is None and got.epoch < self._epoch:

@@ -217,6 +217,20 @@ def change_tables_until(kill_at: int, warehouse: Path, journal: Path) -> None:
     change_tables(warehouse, Journal(journal), Steps(kill_at))
 
 
+def back_up_until(kill_at: int, warehouse: Path, backup: Path) -> None:
+    """Back a warehouse up that nobody else has open."""
+    with _connect(spark=False)(warehouse, read_only=True) as db:
+        Steps(kill_at).install()
+        db.backup(backup)
+
+
+def restore_until(kill_at: int, backup: Path, warehouse: Path) -> None:
+    from ladle.engine.backup import restore
+
+    Steps(kill_at).install()
+    restore(backup, warehouse)
+
+
 def _facts(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -12,41 +12,40 @@ from typing import Any
 
 import pyarrow as pa
 
-from ladle.archive.inbox import read_pushed
 from ladle.clock import Clock
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import PipelineError
 from ladle.pipeline import Attached, BatchRunner, Pipeline, Relation
-from ladle.pipeline.protocol import Failures
 from ladle.plan import Plan
-from ladle.stem.backfill import BackfillTask, run_backfill
-from ladle.stem.epoch import EpochTask, Manifest, run_task
-from ladle.stem.joining import JoinTask, run_joins
+from ladle.stem.backfill import Backfilled, BackfillTask, run_backfills
+from ladle.stem.epoch import EpochTask, Manifest, run_pushed, run_task
+from ladle.stem.joining import Joined, JoinTask, run_joins
 from ladle.testing.one_row import borrowed_spark
 
 
 class InlinePipeline:
     started = True
+    restarts: Mapping[str, int] = {"epochs": 0}
 
     def __init__(self, residuals: Callable[[], Pipeline] | None = None) -> None:
         self._residuals = residuals
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
-        return [run_task(task, 0, 0, (read_pushed(path) for path in files))]
+        return [run_pushed(task, 0, 0, files)]
 
     def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
         """A micro-batch is a list of tables, one per partition."""
         return [run_task(task, partition, 0, [table]) for partition, table in enumerate(batch)]
 
-    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Failures:
-        failures: dict[int, tuple[str, bool]] = {}
-        for task in tasks:
-            failures |= run_backfill(task)
-        return failures
+    def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled:
+        return run_backfills(tasks)
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> dict[str, str]:
+    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined:
         return run_joins(tasks)
+
+    def cancel_backfills(self) -> None:
+        """They are calls, which end soon."""
 
     def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
         if self._residuals is not None:

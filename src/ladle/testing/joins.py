@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ladle.clock import ManualClock
-from ladle.errors import PipelineError, SqlError, Unsupported
+from ladle.errors import Gone, PipelineError, SqlError, Unsupported
 from ladle.testing.driver import Connect, Mismatch
 from ladle.testing.generate import WALL_US, PushedRow
 from ladle.testing.join_queries import (
@@ -28,7 +28,7 @@ from ladle.testing.join_queries import (
 from ladle.testing.oracle import Expected, Oracle, difference, rows_of
 from ladle.testing.tree import (
     EPOCH,
-    At,
+    Select,
     StreamSpec,
     to_us,
 )
@@ -53,16 +53,12 @@ class JoinOracle(Oracle):
         self._duck.execute(statement)
 
     def judge(self, query: JoinQuery, wall_us: int, now_us: int | None = None) -> Expected:
-        mentioned = [self.streams[name] for name in query.streams]
-        if now_us is None:
-            highs = [stream.high_us for stream in mentioned if stream.spec.time and stream.high_us is not None]
-            now_us = min(highs, default=wall_us)
-        floors = {name: self.floor(name, wall_us) for name in query.streams}
-        sql = query.duckdb(At(now_us, {name: floor for name, floor in floors.items() if floor is not None}))
+        at = self.at(query.streams, wall_us, now_us)
+        sql = query.duckdb(at)
         rows = self._judged.get(sql)
         if rows is None:
             rows = self._judged[sql] = rows_of(self._duck.sql(sql).to_arrow_table())
-        return Expected(query.columns, rows, False, now_us, sql)
+        return Expected(query.columns, rows, False, at.now_us, sql)
 
 
 class JoinDriver:
@@ -207,6 +203,10 @@ class JoinDriver:
 
     def _compare(self, label: str, query: JoinQuery, answer: Callable[[], Answer], now: datetime | None = None) -> None:
         expected = self.oracle.judge(query, self.clock.now_us(), None if now is None else to_us(now))
+        mentioned = [Select(mention, (), window=query.window) for mention in query.mentions]
+        must, may = False, False
+        if now is not None:
+            must, may = self.oracle.gone(mentioned, self.clock.now_us(), to_us(now))
         try:
             got = answer()
         except PipelineError as error:
@@ -214,7 +214,11 @@ class JoinDriver:
                 self.unanswered += 1
                 return
             raise
-        problem = difference(got.table, expected)
+        except Gone as error:
+            if not may:
+                raise Mismatch(f"{label}, {self.settings}: {error}\nLadle:  {query.ladle}") from None
+            return
+        problem = "an answer that lacks tuples" if must else difference(got.table, expected)
         if problem is None and to_us(got.now) != expected.now_us:
             problem = f"NOW is {got.now}, expected {EPOCH + timedelta(microseconds=expected.now_us)}"
         self.checked += 1

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ladle.testing.oracle import Oracle, difference
-from ladle.testing.tree import ARRIVAL_NUMBER, ARRIVAL_TIME, Query, spark_type, stream_names, to_spark
+from ladle.testing.tree import ARRIVAL_NUMBER, ARRIVAL_TIME, Query, spark_type, stream_names, to_spark, to_us
 
 
 class SparkJudge:
@@ -26,7 +26,7 @@ class SparkJudge:
         for name in stream_names(query):
             self._view(name)
         expected = self._oracle.answer(query, wall_us, now)
-        sql = to_spark(query, self._oracle.at(query, wall_us, now))
+        sql = to_spark(query, self._oracle.at(stream_names(query), wall_us, None if now is None else to_us(now)))
         found = difference(self._spark.sql(sql).toArrow(), expected)
         return None if found is None else f"{found}\nSpark:  {sql}\nDuckDB: {expected.sql}"
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from ladle.config import Settings
+from ladle.config import Settings, SparkStart
 from ladle.evaluate import run_residual
 from ladle.pipeline import Pipeline
 from ladle.plan import Engine, Plan
@@ -37,8 +37,8 @@ def borrowed_spark() -> Pipeline:
     from ladle.pipeline.lazy import LazyPipeline
     from ladle.pipeline.session import start_session
 
-    session, _ = start_session(None)
-    return LazyPipeline(session=session, master=None)
+    session, _ = start_session(SparkStart())
+    return LazyPipeline(session=session, start=SparkStart())
 
 
 @dataclass

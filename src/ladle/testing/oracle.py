@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -18,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from ladle.testing.generate import PushedRow, ahead_us
+from ladle.testing.lacking import lacks
 from ladle.testing.tree import (
     ARRIVAL_NUMBER,
     ARRIVAL_TIME,
@@ -61,6 +63,8 @@ class Oracle:
     def __init__(self) -> None:
         self._duck = duckdb.connect(config={"threads": 1})
         self.streams: dict[str, OracleStream] = {}
+        self._clocks: list[dict[str, int]] = []
+        """The clock of each stream that has tuples with times of their own, after each push."""
 
     def close(self) -> None:
         self._duck.close()
@@ -90,6 +94,9 @@ class Oracle:
         if good:
             self._insert(stream, good)
         stream.quarantined += [wall_us] * (len(rows) - len(good))
+        self._clocks.append(
+            {name: each.high_us for name, each in self.streams.items() if each.spec.time and each.high_us is not None}
+        )
 
     def _insert(self, stream: OracleStream, good: list[tuple[dict[str, Any], int]]) -> None:
         spec = stream.spec
@@ -125,19 +132,45 @@ class Oracle:
         kept = [at for at in stream.quarantined if retain is None or at > wall_us - retain.us]
         return len(kept), len(stream.quarantined)
 
-    def now_us(self, query: Query, wall_us: int) -> int:
-        """The lowest clock of the event-time streams that have data, else the wall clock."""
-        mentioned = [self.streams[name] for name in stream_names(query)]
-        highs = [stream.high_us for stream in mentioned if stream.spec.time and stream.high_us is not None]
-        return min(highs, default=wall_us)
+    def now_us(self, streams: Collection[str], wall_us: int) -> int | None:
+        """The highest so far of the lowest clock of the event-time streams that have data; None while none has.
 
-    def at(self, query: Query, wall_us: int, now: datetime | None = None) -> At:
+        Of streams that are stamped on arrival it is the wall clock.
+        """
+        if not any(self.streams[name].spec.time for name in streams):
+            return wall_us
+        lowest = [min((clocks[name] for name in streams if name in clocks), default=None) for clocks in self._clocks]
+        return max((us for us in lowest if us is not None), default=None)
+
+    def at(self, streams: Collection[str], wall_us: int, now_us: int | None = None) -> At:
+        """When a query over these streams is judged; `now_us` is another NOW."""
         floors = {name: self.floor(name, wall_us) for name in self.streams}
-        now_us = self.now_us(query, wall_us) if now is None else to_us(now)
-        return At(now_us, {name: floor for name, floor in floors.items() if floor is not None})
+        found_us = self.now_us(streams, wall_us) if now_us is None else now_us
+        return At(
+            wall_us if found_us is None else found_us,
+            {name: floor for name, floor in floors.items() if floor is not None},
+            undefined=found_us is None,
+            named=now_us is not None,
+        )
+
+    def gone(self, queries: Collection[Query], wall_us: int, now_us: int) -> tuple[bool, bool]:
+        """Whether an answer at another NOW must be refused, because retention let go of tuples that it would lack, and
+        whether it may be: the engine need not know which tuples of a segment are beyond retention."""
+        streams = {name for query in queries for name in stream_names(query)}
+        present_us = self.now_us(streams, wall_us)
+        if now_us >= (wall_us if present_us is None else present_us):
+            return False, False
+        at = self.at(streams, wall_us, now_us)
+        must = any(self._duck.sql(lacks(query, at)).fetchall()[0][0] for query in queries)
+        lost = (
+            f'SELECT count(*) FROM raw_{name} WHERE "{ARRIVAL_TIME}" <= make_timestamp({floor_us})'
+            for name, floor_us in at.floors.items()
+            if name in streams
+        )
+        return must, must or any(self._duck.sql(count).fetchall()[0][0] for count in lost)
 
     def answer(self, query: Query, wall_us: int, now: datetime | None = None) -> Expected:
-        at = self.at(query, wall_us, now)
+        at = self.at(stream_names(query), wall_us, None if now is None else to_us(now))
         sql = to_duckdb(query, at)
         table = self._duck.sql(sql).to_arrow_table()
         return Expected(columns_of(query), rows_of(table), is_ordered(query), at.now_us, sql)

@@ -9,7 +9,7 @@ for each dialect, so that only things of equal meaning can be paired.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
@@ -95,6 +95,11 @@ class TimeSpan:
 
     begin: Moment | None
     end: Moment | None
+
+    @property
+    def moves(self) -> bool:
+        """Whether a bound is relative to NOW."""
+        return self.end is None or self.end.us is None or (self.begin is not None and self.begin.us is None)
 
 
 @dataclass(frozen=True)
@@ -274,18 +279,22 @@ class At:
 
     now_us: int
     floors: dict[str, int]
+    undefined: bool = False
+    """There is no NOW yet: windows that move with it are empty."""
+    named: bool = False
+    """NOW was named: without a window too nothing later is seen."""
 
 
 def to_ladle(query: Query) -> str:
-    return _Writer(Dialect.LADLE, None).query(query, None)
+    return Writer(Dialect.LADLE, None).query(query, None)
 
 
 def to_duckdb(query: Query, at: At) -> str:
-    return _Writer(Dialect.DUCKDB, at).query(query, None)
+    return Writer(Dialect.DUCKDB, at).query(query, None)
 
 
 def to_spark(query: Query, at: At) -> str:
-    return _Writer(Dialect.SPARK, at).query(query, None)
+    return Writer(Dialect.SPARK, at).query(query, None)
 
 
 def moment_text(us: int) -> str:
@@ -298,9 +307,11 @@ def to_us(moment: datetime) -> int:
 
 
 @dataclass(frozen=True)
-class _Writer:
+class Writer:
     dialect: Dialect
     at: At | None
+    mentions: list[tuple[StreamSource, TimeSpan | None]] = field(default_factory=list)
+    """The streams that were written with their windows, each time."""
 
     def name(self, name: str) -> str:
         return f'"{name}"' if self.dialect is Dialect.DUCKDB else f"`{name}`"
@@ -397,17 +408,22 @@ class _Writer:
     def tuples(self, source: StreamSource, window: TimeSpan | None) -> str:
         """The window as a predicate over every tuple ever accepted: b < ts <= e, and retention's floor."""
         assert self.at is not None
+        self.mentions.append((source, window))
         stream, ts = source.stream, self.name(ARRIVAL_TIME)
         now = self.constant(self.at.now_us)
         tests = []
         floor = self.at.floors.get(stream.name)
         if floor is not None:
             tests.append(f"{ts} > {self.constant(floor)}")
+        if self.at.undefined and (source.window is not None or (window is not None and window.moves)):
+            tests.append("FALSE")
         match source.window:
             case Range(span):
                 tests += [f"{ts} > {now} - INTERVAL {span.amount} {span.unit}", f"{ts} <= {now}"]
             case Rows():
                 tests.append(f"{ts} <= {now}")
+            case None if window is None:
+                tests += [f"{ts} <= {now}"] if self.at.named else []
             case None if window is not None:
                 tests += [] if window.begin is None else [f"{ts} > {self.moment(window.begin)}"]
                 tests.append(f"{ts} <= {self.moment(window.end or Moment())}")

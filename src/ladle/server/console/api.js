@@ -23,6 +23,22 @@ export const token = {
   set: (text) => (text ? sessionStorage.setItem(TOKEN, text) : sessionStorage.removeItem(TOKEN)),
 };
 
+/** Told whether something takes longer than a moment to load. Set by main.js. */
+export const loading = { tell: () => {} };
+const MOMENT_MS = 250;
+let underWay = 0;
+let timer = null;
+
+function begin() {
+  if (underWay++ === 0) timer = setTimeout(() => loading.tell(true), MOMENT_MS);
+}
+
+function end() {
+  if (--underWay > 0) return;
+  clearTimeout(timer);
+  loading.tell(false);
+}
+
 export const get = (path, how = {}) => call("GET", path, how);
 export const post = (path, body, how = {}) => call("POST", path, { ...how, body });
 export const remove = (path, how = {}) => call("DELETE", path, how);
@@ -35,11 +51,17 @@ export function withParams(path, params) {
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 
-async function call(method, path, { body, signal } = {}) {
+/** What is asked for `quietly` is shown when it comes, and nobody waits for it. */
+async function call(method, path, { body, signal, quietly = false } = {}) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const reply = await send(path, { method, headers, signal, body: body && JSON.stringify(body) });
-  return parsed(await reply.text());
+  if (!quietly) begin();
+  try {
+    const reply = await send(path, { method, headers, signal, body: body && JSON.stringify(body) });
+    return parsed(await reply.text());
+  } finally {
+    if (!quietly) end();
+  }
 }
 
 async function send(path, request) {

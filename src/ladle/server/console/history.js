@@ -30,7 +30,8 @@ async function run() {
 
 async function poll() {
   try {
-    const { samples: fresh } = await get(withParams("/v1/history", { since: samples.at(-1)?.at ?? 0 }));
+    const path = withParams("/v1/history", { since: samples.at(-1)?.at ?? 0 });
+    const { samples: fresh } = await get(path, { quietly: samples.length > 0 });
     connection.tell(null);
     samples.push(...fresh);
     samples.splice(0, samples.length - SAMPLES_MAX);

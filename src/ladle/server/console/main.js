@@ -1,7 +1,7 @@
 // Which view is shown (by the address after #), who is looking, and what is asked when the server wants a token.
 
 import { accessView } from "./access.js";
-import { door, token } from "./api.js";
+import { door, loading, token } from "./api.js";
 import { h, showError } from "./dom.js";
 import { functionsView } from "./functions.js";
 import { connection } from "./history.js";
@@ -110,6 +110,12 @@ connection.tell = (error) => {
   if (!error) notice.hidden = true;
   else if (notice.hidden || notice.dataset.said !== error.message) showError(notice, error);
   notice.dataset.said = error?.message ?? "";
+};
+
+const sign = document.getElementById("loading");
+loading.tell = (busy) => {
+  sign.textContent = busy ? "Loading …" : "";
+  main.setAttribute("aria-busy", busy);
 };
 
 // By hand, because the address after # is the view's.

@@ -26,7 +26,7 @@ export function streamView(root, name, signal) {
   const speed = chart(180);
   const small = Object.fromEntries(Object.keys(SMALL).map((title) => [title, chart(110)]));
   const tickets = ticketsChart();
-  const columns = h("div", {}, "…");
+  const columns = h("div", {}, hint("Loading …"));
   const past = quarantine(name, signal);
   const text = `SELECT *\nFROM ${quoted(name)}\nBEGIN NOW - INTERVAL 1 MINUTE END NOW`;
   root.append(
@@ -118,7 +118,7 @@ function ticketsChart() {
 
 /** Read again when the number of such rows changes. */
 function quarantine(name, signal) {
-  const place = h("div", { class: "quarantine" }, "…");
+  const place = h("div", { class: "quarantine" }, hint("Loading …"));
   const trouble = h("p", { class: "notice bad", hidden: true });
   const sql = `SELECT arrived, source, reason, row FROM ${quoted(name)}.quarantine ORDER BY arrived DESC LIMIT 100`;
   let known = null;

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from re import ASCII, compile
 
 import pyarrow as pa
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
+from ladle.sql.conformant.readable import Unreadable, read
 from ladle.sql.conformant.spark_types import (
     BIGINT,
     BINARY,
@@ -38,6 +38,7 @@ from ladle.sql.conformant.spark_types import (
     is_integral,
     is_moment,
 )
+from ladle.sql.conformant.text_casts import FROM_TEXT, raised, tried
 
 DECIMALS = tuple(pa.decimal128(p, s) for p, s in ((5, 2), (10, 0), (12, 4), (15, 2), (20, 6), (38, 18)))
 """Decimal types that the conformance test samples; entries accept every decimal."""
@@ -88,9 +89,9 @@ def _narrows_decimal(source: pa.DataType, target: pa.DataType) -> bool:
     return bool(source.precision - source.scale + carry > target.precision - target.scale)
 
 
-def truncated(sql: str, source: pa.DataType, target: pa.DataType) -> str:
+def truncated(sql: str, source: pa.DataType, target: pa.DataType, word: str = "CAST") -> str:
     """A float as an integer: DuckDB rounds, Spark truncates."""
-    cast = f"CAST(trunc({sql}) AS {duckdb_type(target)})"
+    cast = f"{word}(trunc({sql}) AS {duckdb_type(target)})"
     if target != BIGINT:
         return cast
     # Spark's range check is made in doubles, where 2^63 passes and becomes the largest BIGINT.
@@ -122,6 +123,7 @@ CASTS: tuple[Cast, ...] = (
     Cast(DECIMALS, (STRING,), "CAST({0} AS VARCHAR)"),
     Cast(DECIMALS, (BOOLEAN,), "({0} <> 0)"),
     Cast((STRING,), (BINARY,), "encode({0})"),
+    Cast((STRING,), FROM_TEXT, lambda sql, source, target: raised(sql, target), True),
     Cast((DATE,), MOMENTS, "CAST({0} AS TIMESTAMP)"),
     Cast((DATE,), (STRING,), "CAST({0} AS VARCHAR)"),
     Cast(MOMENTS, (DATE,), "CAST({0} AS DATE)"),
@@ -186,14 +188,8 @@ def exact(value: Decimal) -> Typed:
     return literal(value, pa.decimal128(max(precision, 1), scale))
 
 
-_DATE = compile(r"\d{4}-\d{2}-\d{2}", ASCII)
-_MOMENT = compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})?", ASCII)
-NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-INTEGER_TEXT = compile(r"[+-]?\d{1,18}", ASCII)
-
-
 def _fold(value: Typed, target: pa.DataType) -> Typed | None:
-    """Casts of literals that need no function: strings of the plain formats, and integers to other numbers."""
+    """Casts of literals that need no function: strings, and integers to other numbers."""
     constant = value.constant
     if isinstance(constant, str) and target != STRING:
         return _read(constant, target)
@@ -206,33 +202,46 @@ def _fold(value: Typed, target: pa.DataType) -> Typed | None:
     return None
 
 
-def read_moment(text: str, target: pa.DataType) -> datetime | None:
-    """Text of the plain formats as midnight of a DATE, or as a TIMESTAMP's or TIMESTAMP_NTZ's time in UTC."""
-    try:
-        if _DATE.fullmatch(text):
-            return datetime.fromisoformat(text)
-        if not is_moment(target) or not _MOMENT.fullmatch(text):
-            return None
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None and target == TIMESTAMP:
-            # TIMESTAMP_NTZ ignores a zone, TIMESTAMP converts it.
-            moment = moment.astimezone(UTC)
-        return moment.replace(tzinfo=None)
-    except (ValueError, OverflowError):
-        raise NotConformant(f"'{text}' is not a {type_name(target)}") from None
-
-
 def _read(text: str, target: pa.DataType) -> Typed | None:
-    if target == DATE or is_moment(target):
-        moment = read_moment(text, target)
-        if moment is None:
-            return None
-        return Typed(f"DATE '{moment.date()}'" if target == DATE else f"TIMESTAMP '{moment}'", target)
-    if target in (FLOAT, DOUBLE) and text in NOT_FINITE:
-        return Typed(f"CAST('{text}' AS {type_name(target)})", target)
-    if (is_integral(target) or is_decimal(target)) and INTEGER_TEXT.fullmatch(text):
-        return _fold(literal(int(text), BIGINT), target) if is_integral(target) else None
-    return None
+    """A text as the literal that it spells. One that spells none raises when it is evaluated."""
+    if target == BINARY:
+        return None
+    try:
+        found = read(text, target)
+    except Unreadable:
+        return Typed(raised(literal(text, STRING).sql, target), target, may_raise=True) if target in FROM_TEXT else None
+    if isinstance(found, bool):
+        return literal(found, target)
+    if isinstance(found, float):
+        return Typed(f"CAST('{found!r}' AS {duckdb_type(target)})", target)
+    if isinstance(found, int) and (target == DATE or is_moment(target)):
+        return _moment(found, target)
+    assert isinstance(found, int | Decimal)
+    return literal(found, target)
+
+
+def _moment(found: int, target: pa.DataType) -> Typed:
+    try:
+        if target == DATE:
+            return Typed(f"DATE '{date(1970, 1, 1) + timedelta(days=found)}'", target)
+        return Typed(f"TIMESTAMP '{datetime(1970, 1, 1) + timedelta(microseconds=found)}'", target)
+    except OverflowError:
+        raise NotConformant("a time outside the years 1 to 9999") from None
+
+
+def try_cast(value: Typed, target: pa.DataType) -> Typed:
+    """`try_cast(value AS target)`: NULL where the cast raises; what the value itself raises stays."""
+    found = cast(value, target)
+    if not found.may_raise:
+        return found
+    if value.may_raise:
+        raise NotConformant("try_cast of something that may raise")
+    if value.type == STRING:
+        return Typed(tried(value.sql, target), target)
+    if is_fraction(value.type):
+        return Typed(truncated(value.sql, value.type, target, "TRY_CAST"), target)
+    inner = f"trunc({value.sql})" if is_decimal(value.type) and is_integral(target) else value.sql
+    return Typed(f"TRY_CAST({inner} AS {duckdb_type(target)})", target)
 
 
 def unscaled(value: Typed) -> str:

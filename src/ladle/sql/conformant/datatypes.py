@@ -27,6 +27,11 @@ _PLAIN: dict[exp.DType, pa.DataType] = {
     _T.TIMESTAMPNTZ: TIMESTAMP_NTZ,
 }
 
+SPARK_TYPES = frozenset(
+    (*_PLAIN, _T.DECIMAL, _T.ARRAY, _T.MAP, _T.STRUCT, _T.CHAR, _T.VARCHAR, _T.INTERVAL, _T.VARIANT, _T.NULL)
+)
+"""Types of Spark's that the parser writes as it read them; of others, such as TIME, it makes another."""
+
 
 def arrow_type(tree: exp.DataType) -> pa.DataType:
     """The Arrow type of a type in Spark's DDL; TypeMismatch for one that Ladle has not."""
@@ -41,7 +46,13 @@ def arrow_type(tree: exp.DataType) -> pa.DataType:
         return pa.map_(arrow_type(tree.expressions[0]), arrow_type(tree.expressions[1]))
     if kind == _T.STRUCT and tree.expressions:
         return pa.struct([_field(each, tree) for each in tree.expressions])
-    raise _mismatch(tree, f"{tree.sql(dialect='spark')} is not a type that Ladle knows.")
+    raise unknown_type(tree, position_of(tree))
+
+
+def unknown_type(tree: exp.DataType, position: Position | None) -> TypeMismatch:
+    """The error for a type that Ladle has not, by the name it was read as: Spark may have another of it."""
+    name = tree.this.value if isinstance(tree.this, exp.DType) else tree.sql(dialect="spark")
+    return _mismatch(tree, f"{name} is not a type that Ladle knows.", position)
 
 
 def _decimal(tree: exp.DataType) -> pa.DataType:
@@ -55,22 +66,24 @@ def _decimal(tree: exp.DataType) -> pa.DataType:
 def _field(each: exp.Expr, tree: exp.DataType) -> pa.Field:
     kind = each.args.get("kind")
     if not isinstance(each, exp.ColumnDef) or not isinstance(kind, exp.DataType):
-        raise _mismatch(tree, f"{tree.sql(dialect='spark')} is not a type that Ladle knows.")
+        raise unknown_type(tree, position_of(tree))
     return pa.field(each.name, arrow_type(kind))
 
 
-def _mismatch(tree: exp.DataType, message: str) -> TypeMismatch:
+def _mismatch(tree: exp.DataType, message: str, position: Position | None = None) -> TypeMismatch:
     return TypeMismatch(
         message,
         hint="use BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, "
         "DATE, TIMESTAMP, TIMESTAMP_NTZ, or ARRAY, STRUCT and MAP of these",
-        position=position_of(tree),
+        position=position or position_of(tree),
     )
 
 
 def position_of(node: exp.Expr) -> Position | None:
-    """Where a node's first token starts; the parser notes where it ends."""
-    meta = node.meta
-    if "line" not in meta or "col" not in meta:
-        return None
-    return Position(meta["line"], max(1, meta["col"] - (meta.get("end", 0) - meta.get("start", 0))))
+    """Where the first token of a node, or of what is in it, starts; the parser notes where tokens end."""
+    found = [
+        Position(meta["line"], max(1, meta["col"] - (meta.get("end", 0) - meta.get("start", 0))))
+        for meta in (part.meta for part in node.walk())
+        if "line" in meta and "col" in meta
+    ]
+    return min(found, key=lambda position: (position.line, position.column)) if found else None

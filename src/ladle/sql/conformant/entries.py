@@ -63,6 +63,8 @@ class Entry:
     """Sums of doubles depend on the order of rows, in Spark too: equal to within rounding."""
     distinct: bool = False
     """An aggregate that is proven over DISTINCT values too."""
+    first: int | None = None
+    """The operand that is looked at first. If it is NULL the other is not looked at, and can't raise."""
 
     def matches(self, arguments: Arguments) -> bool:
         if self.variadic:
@@ -87,6 +89,8 @@ class Entry:
         sql = self.duckdb(given, type_) if callable(self.duckdb) else self.duckdb
         if self.aggregate or not callable(self.duckdb):
             sql = sql.format(*(a.sql for a in given), all=", ".join(a.sql for a in given), distinct=distinct, tail=tail)
+        if self.first is not None and given[1 - self.first].may_raise and given[self.first].constant is None:
+            sql = f"(CASE WHEN {given[self.first].sql} IS NULL THEN NULL ELSE {sql} END)"
         raises = self.may_raise(given) if callable(self.may_raise) else self.may_raise
         return Typed(sql, type_, raises or any(a.may_raise for a in given))
 

@@ -6,7 +6,7 @@ so a new kind of expression runs in Spark until it is proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,13 +14,24 @@ from sqlglot import exp
 from ladle.errors import TypeMismatch
 from ladle.plan import Function
 from ladle.schema import TIMESTAMP, type_name
-from ladle.sql.conformant.casts import cast, is_ordered, literal, number
+from ladle.sql.conformant.casts import cast, is_ordered, literal, number, try_cast
 from ladle.sql.conformant.datatypes import arrow_type
 from ladle.sql.conformant.entries import call
 from ladle.sql.conformant.functions import BY_NAME, compared, widened
 from ladle.sql.conformant.intervals import interval
+from ladle.sql.conformant.literals import folded_intervals, hexadecimal, parameter, written
 from ladle.sql.conformant.nodes import CALLS, FUNCTION, Call, call_of
-from ladle.sql.conformant.readable import refuse_unreadable
+from ladle.sql.conformant.operands import (
+    ARITHMETIC,
+    COMPARISONS,
+    calculated,
+    check_compared,
+    joined,
+    refusal,
+    refused_at,
+    truth,
+)
+from ladle.sql.conformant.readable import is_readable, refuse_unreadable, unreadable
 from ladle.sql.conformant.scope import Scope, quoted
 from ladle.sql.conformant.spark_types import (
     BIGINT,
@@ -38,9 +49,12 @@ from ladle.sql.conformant.spark_types import (
     TINYINT,
     VOID,
     NotConformant,
+    Refused,
     Typed,
+    common_type,
     is_fraction,
 )
+from ladle.sql.conformant.tumbling import field, is_window, tumbling
 
 _CASTS = {
     "boolean": BOOLEAN,
@@ -58,10 +72,12 @@ _CASTS = {
 }
 """Functions named as a type are casts to it."""
 
-_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>"})
+_OF_ONE_TYPE = {"coalesce": 0, "greatest": 0, "least": 0, "if": 1, "nvl2": 1}
+"""Functions whose arguments, from this one on, become one type."""
 
 TEXT_CHARACTERS_MAX = 200_000
-"""Checks repeat their operands, so deep nesting grows text; beyond this Spark runs the query."""
+"""Checks repeat operands, so nesting grows text: beyond this Spark runs the query, unless it was written so long."""
+_CHARACTERS_PER_NODE_MAX = 200
 
 
 def expression(node: exp.Expr, scope: Scope) -> Typed:
@@ -70,35 +86,59 @@ def expression(node: exp.Expr, scope: Scope) -> Typed:
         key = _grouped(node, scope)
         if key is not None:
             return key
-    rule = _RULES.get(type(node))
-    if isinstance(node, exp.Anonymous) and FUNCTION in node.meta:
-        found = _user_function(node, scope)
-    elif rule is not None:
-        found = rule(node, scope)
-    else:
-        called = call_of(node)
-        if called is None:
-            raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
-        found = _call(called, scope)
-    if len(found.sql) > TEXT_CHARACTERS_MAX:
+    try:
+        found = _rendered(node, scope)
+    except Refused as refused:
+        raise refusal(refused, node) from None
+    length = len(found.sql)
+    if length > TEXT_CHARACTERS_MAX and length > _CHARACTERS_PER_NODE_MAX * sum(1 for _ in node.walk()):
         raise NotConformant("the expression is nested too deeply")
     return found
+
+
+def each_expression(nodes: Iterable[exp.Expr], scope: Scope) -> list[Typed]:
+    """All of them. When one is not conformant the rest is looked at first: Spark is not asked what is refused here."""
+    found: list[Typed] = []
+    unproven: NotConformant | None = None
+    for node in nodes:
+        try:
+            found.append(expression(node, scope))
+        except NotConformant as reason:
+            unproven = unproven or reason
+    if unproven is not None:
+        raise unproven
+    return found
+
+
+def _rendered(node: exp.Expr, scope: Scope) -> Typed:
+    if isinstance(node, exp.Anonymous) and FUNCTION in node.meta:
+        return _user_function(node, scope)
+    if isinstance(node, exp.Anonymous) and is_window(node):
+        return _time_window(node, scope)
+    rule = _RULES.get(type(node))
+    if rule is not None:
+        return rule(node, scope)
+    called = call_of(node)
+    if called is None:
+        raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
+    return _call(called, scope)
 
 
 def condition(node: exp.Expr, scope: Scope) -> Typed:
     """A boolean: WHERE, HAVING, ON, FILTER."""
     found = expression(node, scope)
-    if found.type == VOID:
-        return cast(found, BOOLEAN)
-    if found.type != BOOLEAN:
-        raise NotConformant(f"a condition of type {type_name(found.type)}")
-    return found
+    with refused_at(node):
+        return truth(found)
 
 
 def filtered(node: exp.Expr, scope: Scope) -> Typed:
     """A condition that keeps rows. A term that may raise is only tried on rows that the terms before it keep, as in
     Spark; the others also stand alone, so that DuckDB can join and skip by them."""
-    terms = [condition(term, scope) for term in (node.flatten() if isinstance(node, exp.And) else [node])]
+    if isinstance(node, exp.And):
+        with refused_at(node):
+            terms = _terms(node, scope)
+    else:
+        terms = [condition(node, scope)]
     if not any(term.may_raise for term in terms):
         return Typed(" AND ".join(term.sql for term in terms), BOOLEAN)
     steps = " ".join(f"WHEN {term.sql} IS NOT TRUE THEN FALSE" for term in terms)
@@ -156,23 +196,6 @@ def _column(node: exp.Column, scope: Scope) -> Typed:
     return owner.sources[node.table.lower()][name]
 
 
-def _literal(node: exp.Literal, scope: Scope) -> Typed:
-    return literal(str(node.this), STRING) if node.is_string else number(str(node.this))
-
-
-def _hex(node: exp.HexString, scope: Scope) -> Typed:
-    digits = str(node.this)
-    if len(digits) % 2:
-        raise NotConformant("a binary literal with an odd number of digits")
-    return Typed(f"unhex('{digits}')", BINARY)
-
-
-def _placeholder(node: exp.Placeholder, scope: Scope) -> Typed:
-    if node.this != "now":
-        raise NotConformant(f"the parameter :{node.this}")
-    return Typed("CAST($now AS TIMESTAMP)", TIMESTAMP)
-
-
 def _negative(node: exp.Expr, scope: Scope) -> Typed:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.is_string:
@@ -181,28 +204,28 @@ def _negative(node: exp.Expr, scope: Scope) -> Typed:
     value = expression(inner, scope)
     if value.type in (DURATION, MONTHS) and isinstance(value.constant, int):
         return replace(value, sql=str(-value.constant), constant=-value.constant)
+    if value.type == STRING:
+        refuse_unreadable([inner, node], [value, Typed("", DOUBLE)], "calculated")
+        value = cast(value, DOUBLE)
     return call(BY_NAME["negative"], "negative", [value])
 
 
 def _binary(symbol: str) -> Callable[[exp.Expr, Scope], Typed]:
     def rule(node: exp.Expr, scope: Scope) -> Typed:
-        left, right = expression(node.this, scope), expression(node.expression, scope)
-        if symbol in _COMPARISONS:
-            refuse_unreadable([node.this, node.expression], [left, right])
+        left, right = operands = each_expression((node.this, node.expression), scope)
+        if symbol in COMPARISONS:
+            check_compared(operands)
+            refuse_unreadable([node.this, node.expression], operands)
+        elif symbol in ARITHMETIC:
+            refuse_unreadable([node.this, node.expression], operands, "calculated")
+            left, right = calculated(symbol, left, right)
         if symbol in ("+", "-") and left.type in (DURATION, MONTHS) and right.type == left.type:
-            return _fold_intervals(symbol, left, right)
+            return folded_intervals(symbol, left, right)
         if symbol == "+" and left.type in (DURATION, MONTHS):
             left, right = right, left
         return call(BY_NAME[symbol], symbol, [left, right])
 
     return rule
-
-
-def _fold_intervals(symbol: str, left: Typed, right: Typed) -> Typed:
-    if not isinstance(left.constant, int) or not isinstance(right.constant, int):
-        raise NotConformant("arithmetic of intervals that are not constant")
-    total = left.constant + right.constant if symbol == "+" else left.constant - right.constant
-    return replace(left, sql=str(total), constant=total, days_only=left.days_only and right.days_only)
 
 
 def _distinct_from(node: exp.Expr, scope: Scope) -> Typed:
@@ -219,20 +242,26 @@ def _is(node: exp.Is, scope: Scope) -> Typed:
     raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
 
 
+def _terms(node: exp.Connector, scope: Scope) -> list[Typed]:
+    """The operands of AND or OR."""
+    nodes = list(node.flatten())
+    found = each_expression(nodes, scope)
+    terms = [truth(found[0], found[1])]
+    for term, value in zip(nodes[1:], found[1:], strict=True):
+        terms.append(truth(value, terms[0]))
+        refuse_unreadable([nodes[0], term], [found[0], value])
+    return terms
+
+
 def _connector(node: exp.Connector, scope: Scope) -> Typed:
     """Spark skips the right side once the left decides; DuckDB may compute both, so what can raise becomes a CASE."""
-    terms = [condition(term, scope) for term in node.flatten()]
-    word, decided, other = ("AND", "FALSE", "TRUE") if isinstance(node, exp.And) else ("OR", "TRUE", "FALSE")
-    may_raise = any(term.may_raise for term in terms)
-    if not may_raise:
-        return Typed("(" + f" {word} ".join(term.sql for term in terms) + ")", BOOLEAN)
-    deciding = "".join(f"WHEN {term.sql} IS {decided} THEN {decided} " for term in terms)
-    unknown = " OR ".join(f"{term.sql} IS NULL" for term in terms)
-    return Typed(f"(CASE {deciding}WHEN {unknown} THEN NULL ELSE {other} END)", BOOLEAN, may_raise)
+    return joined("AND" if isinstance(node, exp.And) else "OR", _terms(node, scope))
 
 
 def _not(node: exp.Not, scope: Scope) -> Typed:
-    value = condition(node.this, scope)
+    value = expression(node.this, scope)
+    refuse_unreadable([node.this, node], [value, Typed("", BOOLEAN)])
+    value = truth(value, Typed("", BOOLEAN))
     return Typed(f"(NOT {value.sql})", BOOLEAN, value.may_raise)
 
 
@@ -240,21 +269,24 @@ def _between(node: exp.Between, scope: Scope) -> Typed:
     if node.args.get("symmetric"):
         raise NotConformant("BETWEEN SYMMETRIC is not proven equal in DuckDB")
     parts = [node.args[part] for part in ("this", "low", "high")]
-    value, low, high = values = [expression(part, scope) for part in parts]
-    refuse_unreadable(parts, values)
+    value, low, high = each_expression(parts, scope)
+    for part, other in ((parts[1], low), (parts[2], high)):
+        check_compared([value, other])
+        refuse_unreadable([parts[0], part], [value, other])
     lower, upper = call(BY_NAME[">="], ">=", [value, low]), call(BY_NAME["<="], "<=", [value, high])
-    return Typed(f"({lower.sql} AND {upper.sql})", BOOLEAN, lower.may_raise or upper.may_raise)
+    return joined("AND", (lower, upper))
 
 
 def _in(node: exp.In, scope: Scope) -> Typed:
     query = node.args.get("query")
     if isinstance(node.this, exp.Tuple) or (query is None and not node.expressions):
         raise NotConformant("this form of IN is not proven equal in DuckDB")
-    value = expression(node.this, scope)
     if query is None:
-        values = [value, *(expression(each, scope) for each in node.expressions)]
+        values = each_expression((node.this, *node.expressions), scope)
+        check_compared(values)
         refuse_unreadable([node.this, *node.expressions], values)
         return call(BY_NAME["in"], "in", values)
+    value = expression(node.this, scope)
     found = scope.query(query, scope)
     if len(found.columns) != 1:
         raise NotConformant("IN over several columns is not proven equal in DuckDB")
@@ -284,6 +316,7 @@ def _scalar(node: exp.Expr, scope: Scope) -> Typed:
 
 def _case(node: exp.Case, scope: Scope) -> Typed:
     subject = expression(node.this, scope) if node.this is not None else None
+    scope = replace(scope, conditional=True)
     conditions: list[Typed] = []
     values: list[Typed] = []
     for branch in node.args["ifs"]:
@@ -291,6 +324,7 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
             conditions.append(condition(branch.this, scope))
         else:
             compared_with = expression(branch.this, scope)
+            check_compared([subject, compared_with])
             refuse_unreadable([node.this, branch.this], [subject, compared_with])
             conditions.append(call(BY_NAME["="], "=", [subject, compared_with]))
         values.append(expression(branch.args["true"], scope))
@@ -304,21 +338,28 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
 
 def _if(node: exp.If, scope: Scope) -> Typed:
     otherwise = node.args.get("false")
-    values = [expression(node.args["true"], scope)]
-    values.append(expression(otherwise, scope) if otherwise is not None else Typed("NULL", VOID))
+    branches = replace(scope, conditional=True)
+    values = [expression(node.args["true"], branches)]
+    values.append(expression(otherwise, branches) if otherwise is not None else Typed("NULL", VOID))
+    common_type(values)
     return call(BY_NAME["if"], "if", [condition(node.this, scope), *values])
 
 
 def _cast(node: exp.Cast, scope: Scope) -> Typed:
-    if node.args.get("format") is not None or node.args.get("safe"):
-        raise NotConformant("try_cast is not proven equal in DuckDB")
+    if node.args.get("format") is not None:
+        raise NotConformant("CAST with a format is not proven equal in DuckDB")
     try:
         target = arrow_type(node.to)
     except TypeMismatch as mismatch:
         raise NotConformant(mismatch.message) from None
     if isinstance(node.this, exp.Literal) and not node.this.is_string and target == DOUBLE:
         return Typed(f"CAST('{node.this.this}' AS DOUBLE)", DOUBLE)
-    return cast(expression(node.this, scope), target)
+    value = expression(node.this, scope)
+    if node.args.get("safe"):
+        return try_cast(value, target)
+    if isinstance(value.constant, str) and not scope.conditional and not is_readable(value.constant, target):
+        raise unreadable(node.this, value.constant, target)
+    return cast(value, target)
 
 
 def _like(node: exp.Expr, scope: Scope) -> Typed:
@@ -332,13 +373,20 @@ def _call(called: Call, scope: Scope) -> Typed:
     if called.name in _CASTS and len(called.arguments) == 1:
         return cast(expression(called.arguments[0], scope), _CASTS[called.name])
     entries = BY_NAME.get(called.name)
+    if entries is not None and entries[0].aggregate:
+        return _aggregate(called, scope)
+    # Also of a function that only Spark has: what is wrong in its arguments is said here.
+    conditional = scope.conditional or called.name in _OF_ONE_TYPE
+    arguments = each_expression(called.arguments, replace(scope, conditional=conditional))
     if entries is None:
         raise NotConformant(f"function {called.name} is not proven equal in DuckDB")
-    if entries[0].aggregate:
-        return _aggregate(called, scope)
     if called.distinct or called.star:
         raise NotConformant(f"{called.name} of DISTINCT or * is not proven equal in DuckDB")
-    return call(entries, called.name, [expression(each, scope) for each in called.arguments])
+    if called.name in ("greatest", "least", "nullif") and arguments:
+        check_compared(arguments)
+    if called.name in _OF_ONE_TYPE:
+        common_type(arguments[_OF_ONE_TYPE[called.name] :], strings=called.name not in ("greatest", "least"))
+    return call(entries, called.name, arguments)
 
 
 def _user_function(node: exp.Anonymous, scope: Scope) -> Typed:
@@ -346,6 +394,18 @@ def _user_function(node: exp.Anonymous, scope: Scope) -> Typed:
     function: Function = node.meta[FUNCTION]
     given = ", ".join(expression(each, scope).sql for each in node.expressions)
     return Typed(f"{function.symbol}({given})", function.returns, may_raise=True)
+
+
+def _time_window(node: exp.Anonymous, scope: Scope) -> Typed:
+    if not scope.time_windows or len(node.expressions) < 2:
+        raise NotConformant("a time window that is not grouped by is not proven equal in DuckDB")
+    return tumbling(node, expression(node.expressions[0], scope))
+
+
+def _dot(node: exp.Dot, scope: Scope) -> Typed:
+    if not isinstance(node.expression, exp.Identifier):
+        raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
+    return field(expression(node.this, scope), node.expression.name)
 
 
 def _aggregate(called: Call, scope: Scope, *, tail: str = "", filter_: exp.Expr | None = None) -> Typed:
@@ -393,11 +453,11 @@ def _window(node: exp.Window, scope: Scope) -> Typed:
 
 _RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
     exp.Column: _column,
-    exp.Literal: _literal,
-    exp.HexString: _hex,
+    exp.Literal: lambda node, scope: written(node),
+    exp.HexString: lambda node, scope: hexadecimal(node),
     exp.Boolean: lambda node, scope: literal(bool(node.this), BOOLEAN),
     exp.Null: lambda node, scope: Typed("NULL", VOID),
-    exp.Placeholder: _placeholder,
+    exp.Placeholder: lambda node, scope: parameter(node),
     exp.Paren: lambda node, scope: expression(node.this, scope),
     exp.Alias: lambda node, scope: expression(node.this, scope),
     exp.Neg: _negative,
@@ -436,4 +496,5 @@ _RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
     exp.Escape: _like,
     exp.Filter: _filter,
     exp.Window: _window,
+    exp.Dot: _dot,
 }

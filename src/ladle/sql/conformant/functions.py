@@ -6,7 +6,7 @@ equal on random values and edge cases. What is not here runs in Spark. Adding an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from ladle.sql.conformant.entries import (
     Integral,
     Number,
     Param,
+    call,
     first_type,
 )
 from ladle.sql.conformant.list_aggregate import AGGREGATES
@@ -38,6 +39,7 @@ from ladle.sql.conformant.spark_types import (
     INTEGRALS,
     PRECISION_MAX,
     NotConformant,
+    Refused,
     Typed,
     arithmetic_type,
     common_type,
@@ -58,12 +60,16 @@ def widened(arguments: Arguments) -> Arguments:
     return [cast(a, type_) for a in arguments]
 
 
+def _alike(arguments: Arguments) -> Arguments:
+    """As `widened`, of GREATEST and LEAST: no string becomes something else for them."""
+    type_ = common_type(arguments, strings=False)
+    return [cast(a, type_) for a in arguments]
+
+
 def compared(arguments: Arguments) -> Arguments:
-    """Both sides as the type in which Spark compares them; a string literal is read as the other side's type."""
-    types = {a.type for a in arguments if not isinstance(a.constant, str)}
-    if len(types) == 1 and any(isinstance(a.constant, str) for a in arguments):
-        type_ = types.pop()
-        return [cast(a, type_) for a in arguments]
+    """Both sides as the type in which Spark compares them."""
+    if any(pa.types.is_map(a.type) for a in arguments):
+        raise Refused("MAPs can't be compared.", hint="compare their entries: map_entries(...)")
     if any(is_decimal(a.type) for a in arguments) and all(is_decimal(a.type) or is_integral(a.type) for a in arguments):
         type_ = decimal_of(arguments[0])
         for argument in arguments[1:]:
@@ -97,6 +103,21 @@ def _wide(value: Typed) -> str:
     return f"CAST({value.sql} AS DECIMAL(19,{value.type.scale}))"
 
 
+def _operator(
+    symbol: str,
+    params: tuple[Param, ...],
+    result: pa.DataType | Callable[[Arguments], pa.DataType],
+    duckdb: str | Callable[[Arguments, pa.DataType], str],
+    *,
+    may_raise: bool | Callable[[Arguments], bool] = False,
+    coerce: Callable[[Arguments], Arguments],
+) -> Entry:
+    """An operator that gives NULL for NULL. It looks at its left side first; what divides, at the divisor."""
+    first = 1 if symbol in ("/", "%", "div") else 0
+    template = f"({{0}} {symbol} {{1}})"
+    return Entry(symbol, params, result, duckdb, template, may_raise=may_raise, coerce=coerce, first=first)
+
+
 def _arithmetic(symbol: str) -> tuple[Entry, ...]:
     def decimal_sql(arguments: Arguments, type_: pa.DataType) -> str:
         a, b = arguments
@@ -113,16 +134,15 @@ def _arithmetic(symbol: str) -> tuple[Entry, ...]:
     numbers = Param((*INTEGRALS, *FRACTIONS))
     template = f"({{0}} {symbol} {{1}})"
     return (
-        Entry(symbol, (Integral, Integral), first_type, template, template, may_raise=True, coerce=widened),
-        Entry(symbol, (numbers, numbers), first_type, template, template, coerce=widened),
-        Entry(symbol, (Fraction, DecimalParam), first_type, template, template, coerce=widened),
-        Entry(symbol, (DecimalParam, Fraction), first_type, template, template, coerce=widened),
-        Entry(
+        _operator(symbol, (Integral, Integral), first_type, template, may_raise=True, coerce=widened),
+        _operator(symbol, (numbers, numbers), first_type, template, coerce=widened),
+        _operator(symbol, (Fraction, DecimalParam), first_type, template, coerce=widened),
+        _operator(symbol, (DecimalParam, Fraction), first_type, template, coerce=widened),
+        _operator(
             symbol,
             (Exact, Exact),
             lambda arguments: arithmetic_type(symbol, *arguments),
             decimal_sql,
-            template,
             may_raise=True,
             coerce=_as_decimals,
         ),
@@ -182,37 +202,32 @@ OPERATORS: tuple[Entry, ...] = (
     *_arithmetic("+"),
     *_arithmetic("-"),
     *_arithmetic("*"),
-    Entry("/", (Integral, Integral), DOUBLE, _divide, "({0} / {1})", may_raise=_may_be_zero, coerce=_doubles),
-    Entry("/", (Fraction, Number), DOUBLE, _divide, "({0} / {1})", may_raise=_may_be_zero, coerce=_doubles),
-    Entry("/", (Number, Fraction), DOUBLE, _divide, "({0} / {1})", may_raise=_may_be_zero, coerce=_doubles),
-    Entry(
+    _operator("/", (Integral, Integral), DOUBLE, _divide, may_raise=_may_be_zero, coerce=_doubles),
+    _operator("/", (Fraction, Number), DOUBLE, _divide, may_raise=_may_be_zero, coerce=_doubles),
+    _operator("/", (Number, Fraction), DOUBLE, _divide, may_raise=_may_be_zero, coerce=_doubles),
+    _operator(
         "/",
         (Exact, Exact),
         lambda arguments: arithmetic_type("/", *arguments),
         _divide_decimals,
-        "({0} / {1})",
         may_raise=True,
         coerce=_as_decimals,
     ),
-    Entry("%", (Integral, Integral), first_type, _remainder, "({0} % {1})", may_raise=_may_be_zero, coerce=widened),
-    Entry("%", (Fraction, Number), first_type, _remainder, "({0} % {1})", may_raise=_may_be_zero, coerce=widened),
-    Entry("%", (Number, Fraction), first_type, _remainder, "({0} % {1})", may_raise=_may_be_zero, coerce=widened),
-    Entry(
+    _operator("%", (Integral, Integral), first_type, _remainder, may_raise=_may_be_zero, coerce=widened),
+    _operator("%", (Fraction, Number), first_type, _remainder, may_raise=_may_be_zero, coerce=widened),
+    _operator("%", (Number, Fraction), first_type, _remainder, may_raise=_may_be_zero, coerce=widened),
+    _operator(
         "div",
         (Integral, Integral),
         BIGINT,
         lambda a, t: _checked(a, f"({a[0].sql} // {a[1].sql})", _ZERO, t),
-        "({0} div {1})",
         may_raise=True,
         coerce=lambda a: [cast(each, BIGINT) for each in a],
     ),
+    *(_operator(s, (Any, Any), BOOLEAN, f"({{0}} {s} {{1}})", coerce=compared) for s in ("=", "<>")),
     *(
-        Entry(symbol, (Any, Any), BOOLEAN, f"({{0}} {symbol} {{1}})", f"({{0}} {symbol} {{1}})", coerce=compared)
-        for symbol in ("=", "<>")
-    ),
-    *(
-        Entry(symbol, (Any, Any), BOOLEAN, f"({{0}} {symbol} {{1}})", f"({{0}} {symbol} {{1}})", coerce=_ordered)
-        for symbol in ("<", "<=", ">", ">=")
+        _operator(each, (Any, Any), BOOLEAN, f"({{0}} {each} {{1}})", coerce=_ordered)
+        for each in ("<", "<=", ">", ">=")
     ),
     Entry("<=>", (Any, Any), BOOLEAN, "({0} IS NOT DISTINCT FROM {1})", "({0} <=> {1})", coerce=compared),
     *(
@@ -224,7 +239,14 @@ OPERATORS: tuple[Entry, ...] = (
     Entry("not", (Boolean,), BOOLEAN, "(NOT {0})", "(NOT {0})"),
     Entry("in", (Any, Any), BOOLEAN, lambda a, t: _in(a), "({0} IN ({1}, {1}))", coerce=compared, variadic=True),
     Entry("coalesce", (Any,), first_type, "coalesce({all})", "coalesce({all})", coerce=widened, variadic=True),
-    Entry("nullif", (Any, Any), first_type, lambda a, t: _nullif(a), "nullif({0}, {1})"),
+    Entry(
+        "nullif",
+        (Any, Any),
+        first_type,
+        lambda a, t: _nullif(a),
+        "nullif({0}, {1})",
+        may_raise=lambda a: any(each.may_raise for each in compared(a)),
+    ),
     Entry(
         "if",
         (Boolean, Any, Any),
@@ -241,22 +263,28 @@ OPERATORS: tuple[Entry, ...] = (
         "nvl2({0}, {1}, {2})",
         coerce=lambda a: [a[0], *widened(a[1:])],
     ),
-    Entry("greatest", (Any, Any), first_type, "greatest({all})", "greatest({all})", coerce=widened, variadic=True),
-    Entry("least", (Any, Any), first_type, "least({all})", "least({all})", coerce=widened, variadic=True),
-    Entry("&", (Integral, Integral), first_type, "({0} & {1})", "({0} & {1})", coerce=widened),
-    Entry("|", (Integral, Integral), first_type, "({0} | {1})", "({0} | {1})", coerce=widened),
-    Entry("^", (Integral, Integral), first_type, "xor({0}, {1})", "({0} ^ {1})", coerce=widened),
+    Entry("greatest", (Any, Any), first_type, "greatest({all})", "greatest({all})", coerce=_alike, variadic=True),
+    Entry("least", (Any, Any), first_type, "least({all})", "least({all})", coerce=_alike, variadic=True),
+    _operator("&", (Integral, Integral), first_type, "({0} & {1})", coerce=widened),
+    _operator("|", (Integral, Integral), first_type, "({0} | {1})", coerce=widened),
+    _operator("^", (Integral, Integral), first_type, "xor({0}, {1})", coerce=widened),
     Entry("~", (Integral,), first_type, "(~{0})", "(~{0})"),
 )
 
 
 def _in(arguments: Arguments) -> str:
-    return f"({arguments[0].sql} IN ({', '.join(a.sql for a in arguments[1:])}))"
+    value, *others = (a.sql for a in arguments)
+    if not any(a.may_raise for a in arguments):
+        return f"({value} IN ({', '.join(others)}))"
+    # Spark looks at one after the other, and at none when the value is NULL.
+    found = " ".join(f"WHEN {value} = {other} THEN TRUE" for other in others)
+    unknown = " OR ".join(f"{other} IS NULL" for other in others)
+    return f"(CASE WHEN {value} IS NULL THEN NULL {found} WHEN {unknown} THEN NULL ELSE FALSE END)"
 
 
 def _nullif(arguments: Arguments) -> str:
-    a, b = compared(arguments)
-    return f"(CASE WHEN {a.sql} = {b.sql} THEN NULL ELSE {arguments[0].sql} END)"
+    equal = call(BY_NAME["="], "=", arguments)
+    return f"(CASE WHEN {equal.sql} THEN NULL ELSE {arguments[0].sql} END)"
 
 
 LIST: tuple[Entry, ...] = (*OPERATORS, *MATH, *STRINGS, *TIMES, *AGGREGATES)

@@ -7,13 +7,12 @@ those whose value is not determined by the rows: an answer must be the same when
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
 from sqlglot import exp
 
-from ladle.errors import Position, UnknownName, Unsupported
+from ladle.errors import Position, UnknownName, Unsupported, did_you_mean, nearest
 from ladle.sql.conformant.datatypes import position_of
 
 _REACHES_OUT = frozenset(
@@ -92,11 +91,10 @@ def check_functions(tree: exp.Expr, users: Iterable[str] = ()) -> None:
 
 def _unknown(name: str, created: frozenset[str], position: Position | None) -> UnknownName:
     # Spark has over five hundred functions: only those that look like the name help.
-    near = get_close_matches(name, sorted(known_functions() | created), n=5)
+    near = nearest(name, sorted(known_functions() | created))
     those = "those of Spark SQL 4.3 and those made by CREATE FUNCTION"
     listed = f" Near ones: {', '.join(near)}." if near else f" Functions are {those}."
-    hint = f"did you mean '{near[0]}'?" if near else None
-    return UnknownName(f"Function '{name}' not found.{listed}", hint=hint, position=position)
+    return UnknownName(f"Function '{name}' not found.{listed}", hint=did_you_mean(near), position=position)
 
 
 def _refusal(names: frozenset[str]) -> tuple[str, str, str | None] | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
 
 from ladle.sql.conformant.casts import cast, is_ordered
-from ladle.sql.conformant.expressions import condition, expression, filtered, normalized
-from ladle.sql.conformant.functions import BY_NAME, compared, widened
+from ladle.sql.conformant.expressions import condition, each_expression, expression, filtered, normalized
+from ladle.sql.conformant.functions import BY_NAME, compared
 from ladle.sql.conformant.nodes import call_of
+from ladle.sql.conformant.operands import refused_at
 from ladle.sql.conformant.scope import Columns, Scope, Subquery, Table, quoted
 from ladle.sql.conformant.spark_types import NotConformant, Typed, common_type
+from ladle.sql.conformant.tumbling import is_window, times
 from ladle.sql.conformant.windows import direction
 
 _SELECT_PARTS = frozenset(
@@ -125,29 +128,55 @@ def _select(tree: exp.Select, outer: Scope) -> Subquery:
     text, sources, may_raise = _from(tree, outer)
     windows = {each.this.name.lower(): each for each in tree.args.get("windows") or ()}
     rows = Scope(sources, query=_nested, tables=outer.tables, parent=outer, named_windows=windows)
+    try:
+        return _clauses(tree, rows, text, may_raise=may_raise)
+    except NotConformant:
+        _refuse_what_spark_refuses(tree, rows)
+        raise
+
+
+def _refuse_what_spark_refuses(tree: exp.Select, rows: Scope) -> None:
+    """Of a block that Spark has to run for one of its parts, look at the others too: Spark is not asked about them."""
+    conditions = [tree.args[part].this for part in ("where", "having") if tree.args.get(part) is not None]
+    for node in (*conditions, *tree.expressions):
+        for scope in (replace(rows, windows=True), replace(rows, windows=True, keys={})):
+            with suppress(NotConformant):
+                expression(node, scope)
+
+
+def _clauses(tree: exp.Select, rows: Scope, text: str, *, may_raise: bool) -> Subquery:
+    """A SELECT block over the relations whose text is given."""
     clauses = [f"FROM {text}"] if text else []
-    if tree.args.get("where") is not None:
-        where = filtered(tree.args["where"].this, rows)
-        may_raise |= where.may_raise
-        clauses.append(f"WHERE {where.sql}")
     group, having = tree.args.get("group"), tree.args.get("having")
+    kept = [] if tree.args.get("where") is None else [filtered(tree.args["where"].this, rows)]
+    windowed = _windows(group, tree)
+    for time in times(windowed):
+        at = expression(time, rows)
+        kept.append(Typed(f"{at.sql} IS NOT NULL", pa.bool_(), at.may_raise))
+    if kept:
+        may_raise |= any(each.may_raise for each in kept)
+        clauses.append("WHERE " + " AND ".join(each.sql for each in kept))
+    rows = replace(rows, time_windows=bool(windowed))
     grouped = group is not None or having is not None or any(True for each in _outputs(tree) for _ in _folds(each))
     inside = replace(rows, windows=True)
+    named: dict[str, Typed] = {}
     if grouped:
         keys = _keys(group, tree, rows)
         inside = replace(inside, keys={key.sql: normalized(key) for key in keys})
+        named = {each.name.lower(): normalized(expression(each, rows)) for each in windowed}
         may_raise |= any(key.may_raise for key in keys)
         if keys:
             clauses.append("GROUP BY " + ", ".join(normalized(key).sql for key in keys))
-    outputs = [(each.alias_or_name or f"_{i}", expression(each, inside)) for i, each in enumerate(tree.expressions)]
+    names = [each.alias_or_name or f"_{i}" for i, each in enumerate(tree.expressions)]
+    outputs = list(zip(names, each_expression(tree.expressions, inside), strict=True))
     distinct = tree.args.get("distinct") is not None
     if distinct:
         outputs = [(name, _distinct(value, tree)) for name, value in outputs]
-    aliased = replace(inside, aliases={name.lower(): value for name, value in outputs})
+    aliased = replace(inside, aliases={**named, **{name.lower(): value for name, value in outputs}})
     if having is not None:
-        kept = filtered(having.this, replace(aliased, windows=False))
-        may_raise |= kept.may_raise
-        clauses.append(f"HAVING {kept.sql}")
+        groups = filtered(having.this, replace(aliased, windows=False))
+        may_raise |= groups.may_raise
+        clauses.append(f"HAVING {groups.sql}")
     if tree.args.get("order") is not None:
         clauses.append(_order_by(tree, outputs, aliased))
     clauses.extend(_limit(tree))
@@ -192,12 +221,18 @@ def _keys(group: exp.Group | None, tree: exp.Select, rows: Scope) -> list[Typed]
     keys = []
     for node in group.expressions:
         key = expression(_meant(node, tree), rows)
-        if not is_ordered(key.type):
+        if not is_ordered(key.type) and not is_window(_meant(node, tree)):
             raise NotConformant("GROUP BY over this type is not proven equal in DuckDB")
         if key.constant is not None:
             raise NotConformant("GROUP BY a constant")
         keys.append(key)
     return keys
+
+
+def _windows(group: exp.Group | None, tree: exp.Select) -> list[exp.Expr]:
+    """The time windows that a query groups by."""
+    keys = [] if group is None else [_meant(node, tree) for node in group.expressions]
+    return [key for key in keys if is_window(key)]
 
 
 def _meant(node: exp.Expr, tree: exp.Select) -> exp.Expr:
@@ -289,7 +324,8 @@ def _on(join: exp.Join, left: Sources, right: Mapping[str, Typed], scope: Scope)
         owners = [columns[name.name.lower()] for columns in left.values() if name.name.lower() in columns]
         if len(owners) != 1 or name.name.lower() not in right:
             raise NotConformant(f"USING ({name.name}) of more than two relations")
-        a, b = compared([owners[0], right[name.name.lower()]])
+        with refused_at(name):
+            a, b = compared([owners[0], right[name.name.lower()]])
         terms.append(Typed(f"({a.sql} = {b.sql})", pa.bool_(), a.may_raise or b.may_raise))
     on = join.args.get("on")
     if on is not None:
@@ -341,10 +377,17 @@ def _values(node: exp.Values, outer: Scope) -> tuple[str, Columns, bool]:
     ]
     if len({len(row) for row in rows}) != 1:
         raise NotConformant("VALUES of rows of different lengths")
-    columns = [widened(column) for column in zip(*rows, strict=True)]
+    columns = [_column(node, column) for column in zip(*rows, strict=True)]
     texts = ", ".join(f"({', '.join(value.sql for value in row)})" for row in zip(*columns, strict=True))
     named = tuple((f"col{i}", column[0].type) for i, column in enumerate(columns, 1))
     return f"(VALUES {texts})", named, any(value.may_raise for column in columns for value in column)
+
+
+def _column(node: exp.Values, values: Sequence[Typed]) -> Sequence[Typed]:
+    """The values of one column as their common type; strings are not made anything else here."""
+    with refused_at(node):
+        type_ = common_type(values, strings=False)
+    return [cast(value, type_) for value in values]
 
 
 def _set_operation(tree: exp.SetOperation, scope: Scope) -> Subquery:
@@ -353,7 +396,8 @@ def _set_operation(tree: exp.SetOperation, scope: Scope) -> Subquery:
     if len(left.columns) != len(right.columns):
         raise NotConformant("a set operation over different numbers of columns")
     pairs = zip(left.columns, right.columns, strict=True)
-    types = [common_type([Typed("", a), Typed("", b)]) for (_, a), (_, b) in pairs]
+    with refused_at(tree.expression):
+        types = [common_type([Typed("", a), Typed("", b)]) for (_, a), (_, b) in pairs]
     every = not tree.args.get("distinct")
     plain = isinstance(tree, exp.Union) and every
     if not plain and any(not is_ordered(type_) for type_ in types):

@@ -49,7 +49,11 @@ class Scope:
     """Row-wise text of each GROUP BY expression to its key; None where there are rows, not groups."""
     windows: bool = False
     """Whether OVER is allowed here."""
+    conditional: bool = False
+    """Whether a value may go unevaluated here, as in CASE: what can't be cast is no error before it is."""
     named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
+    time_windows: bool = False
+    """Whether the query groups by a time window, so that rows without a time are left out."""
 
 
 def quoted(name: str) -> str:

@@ -58,6 +58,14 @@ class NotConformant(Exception):
         self.reason = reason
 
 
+class Refused(NotConformant):
+    """Spark refuses these types together, so there is no engine that runs it."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
 @dataclass(frozen=True)
 class Typed:
     """A rendered expression: DuckDB text, Spark type, and what the rules about constants need to know."""
@@ -145,17 +153,20 @@ def _tightest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def common_type(values: Iterable[Typed]) -> pa.DataType:
-    """The type of CASE, COALESCE, IN, UNION and comparisons over these; NotConformant when Spark casts strings."""
+def common_type(values: Iterable[Typed], *, strings: bool = True) -> pa.DataType:
+    """The type of CASE, COALESCE, IN, UNION and comparisons over these; Refused when Spark has none.
+
+    A string becomes what it stands beside, unless `strings` says that it does not here.
+    """
     found: Typed | None = None
     for value in values:
-        found = value if found is None else replace(found, type=_pair(found, value), constant=None)
+        found = value if found is None else replace(found, type=_pair(found, value, strings=strings), constant=None)
     if found is None:
         raise NotConformant("there is nothing to find a type for")
     return found.type
 
 
-def _pair(a: Typed, b: Typed) -> pa.DataType:
+def _pair(a: Typed, b: Typed, *, strings: bool) -> pa.DataType:
     tightest = _tightest(a.type, b.type)
     if tightest is not None:
         return tightest
@@ -163,7 +174,25 @@ def _pair(a: Typed, b: Typed) -> pa.DataType:
         if is_fraction(a.type) or is_fraction(b.type):
             return DOUBLE
         return wider_decimal(decimal_of(a.type), decimal_of(b.type))
-    raise NotConformant(f"Spark casts between {type_name(a.type)} and {type_name(b.type)} here")
+    if pa.types.is_nested(a.type) and a.type.id == b.type.id:
+        raise NotConformant(f"{type_name(a.type)} beside {type_name(b.type)}")
+    if MONTHS in (a.type, b.type) or DURATION in (a.type, b.type):
+        raise NotConformant("intervals beside other types")
+    if strings and STRING in (a.type, b.type):
+        other = b.type if a.type == STRING else a.type
+        if not pa.types.is_nested(other):
+            return promoted(other)
+    raise Refused(
+        f"{type_name(a.type)} and {type_name(b.type)} have no type in common.",
+        hint=f"cast one of them: CAST(... AS {type_name(b.type)})",
+    )
+
+
+def promoted(type_: pa.DataType) -> pa.DataType:
+    """What Spark casts a string to, and this type too, when the two stand beside each other."""
+    if is_integral(type_):
+        return BIGINT
+    return DOUBLE if is_numeric(type_) else type_
 
 
 def arithmetic_type(operator: str, a: Typed, b: Typed) -> pa.DataType:

@@ -22,14 +22,7 @@ Aggregate = Callable[..., Typed]
 
 def window(node: exp.Window, scope: Scope, aggregate: Aggregate) -> Typed:
     """`f(...) OVER (...)`; an aggregate's frame is Spark's, which is the standard's."""
-    name = node.args.get("alias")
-    if name is not None:
-        named = scope.named_windows.get(name.name.lower())
-        if named is None:
-            raise NotConformant(f"the window {name.name} is not defined")
-        spec = named
-    else:
-        spec = node
+    spec = node if node.args.get("alias") is None else _named(node.args["alias"], scope)
     if scope.keys is not None:
         raise NotConformant("a window function over groups")
     tail, raises = _over(spec, scope)
@@ -50,6 +43,18 @@ def window(node: exp.Window, scope: Scope, aggregate: Aggregate) -> Typed:
         raise NotConformant(f"{called.name} OVER is not proven equal in DuckDB")
     found = aggregate(called, scope, tail=tail, filter_=filter_)
     return replace(found, may_raise=found.may_raise or raises)
+
+
+def _named(name: exp.Expr, scope: Scope) -> exp.Window:
+    """What WINDOW says of a name; `w2 AS w1` takes another's, and Spark allows no more than that one step."""
+    for _ in range(2):
+        spec = scope.named_windows.get(name.name.lower())
+        if spec is None:
+            break
+        if spec.args.get("alias") is None:
+            return spec
+        name = spec.args["alias"]
+    raise NotConformant(f"the window {name.name} is not defined")
 
 
 def _over(spec: exp.Window, scope: Scope) -> tuple[str, bool]:
@@ -84,7 +89,18 @@ def _frame(frame: exp.WindowSpec, keys: list[Typed]) -> str:
         raise NotConformant(f"a {kind} frame is not proven equal in DuckDB")
     start = _bound(frame.args.get("start"), frame.args.get("start_side"), kind, keys)
     end = _bound(frame.args.get("end") or "CURRENT ROW", frame.args.get("end_side"), kind, keys)
+    if _distance(start) > _distance(end):
+        raise NotConformant("a frame that ends before it begins")
     return f"{kind} BETWEEN {start} AND {end}"
+
+
+def _distance(bound: str) -> float:
+    """How many rows a bound is after the current one."""
+    amount, _, side = bound.partition(" ")
+    if bound == "CURRENT ROW":
+        return 0
+    rows = float("inf") if amount == "UNBOUNDED" else float(amount)
+    return -rows if side == "PRECEDING" else rows
 
 
 def _bound(value: object, side: object, kind: str, keys: list[Typed]) -> str:

@@ -10,7 +10,7 @@ import time
 import pytest
 from tests.interrupts import heeding_interrupts
 
-from ladle.pipeline.interrupt import in_main_thread, run_apart
+from ladle.interrupt import in_main_thread, run_apart
 
 
 def test_it_returns_and_raises_as_a_call_does() -> None:

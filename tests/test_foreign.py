@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ladle.formats.arrow import written_out_bytes
+from ladle.foreign import written_out_bytes
 
 TEXTS = st.lists(st.none() | st.text(max_size=40), max_size=30)
 

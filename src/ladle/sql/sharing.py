@@ -1,0 +1,107 @@
+"""Standing queries that a statement reads often are bound once, and written once, as common table expressions.
+
+A query that is read by name is bound in its place. Where each query reads the one below it twice, the lowest would be
+bound, written and read a million times after twenty levels. So the queries below a statement are looked at first, each
+distinct one once; those that would be written more than a few times, or deep inside others, come before the statement
+in a WITH, the lowest first. What is left is as long as the distinct queries are, and as deep as a few of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from ladle.sql.drafts import SelectDraft
+from ladle.sql.names import Names
+from ladle.sql.script import draft, only_chunk
+from ladle.sql.trees import copied
+
+_PLACES_MAX = 4
+"""A query that would be written in more places is written once."""
+_LEVELS_MAX = 8
+"""Queries inside of queries that are bound in their places."""
+
+
+@dataclass(frozen=True)
+class Below:
+    """A standing query that a statement reads, itself or through another."""
+
+    name: str
+    text: str
+    tree: exp.Expression
+    """As parsed; whoever binds it takes a copy."""
+    reads: Mapping[str, int]
+    """The queries that it mentions, by their names in lower case, and how often."""
+
+    def written(self) -> exp.Expression:
+        return copied(self.tree)
+
+
+def queries_below(tree: exp.Expression, names: Names) -> tuple[dict[str, Below], list[str]]:
+    """All standing queries that a tree reads, by their names in lower case; and those of them that are to be bound
+    before it, the lowest first.
+    """
+    known: dict[str, Below] = {}
+    own = _mentioned(tree, names)
+    waiting = [(name, names) for name in own]
+    while waiting:
+        name, seen = waiting.pop()
+        found = seen.query_sql(name)
+        if name in known or found is None:
+            continue
+        declared, text = found
+        parsed = draft(only_chunk(text))
+        assert isinstance(parsed, SelectDraft)
+        inside = names.inside(declared)
+        reads = _mentioned(parsed.query.tree, inside)
+        known[name] = Below(declared, text, parsed.query.tree, reads)
+        waiting += [(each, inside) for each in reads]
+    return known, _shared(own, known)
+
+
+def _shared(own: Mapping[str, int], known: Mapping[str, Below]) -> list[str]:
+    """Which queries are written once, lowest first."""
+    places: Counter[str] = Counter(own)
+    levels = dict.fromkeys(own, 1)
+    shared: list[str] = []
+    for name in _from_above(known):
+        if places[name] > _PLACES_MAX or levels[name] > _LEVELS_MAX:
+            shared.append(name)
+        alone = name in shared
+        for each, times in known[name].reads.items():
+            places[each] += times * (1 if alone else places[name])
+            levels[each] = max(levels.get(each, 1), 1 if alone else levels[name] + 1)
+    return shared[::-1]
+
+
+def _from_above(known: Mapping[str, Below]) -> list[str]:
+    """The queries in an order in which each comes before those that it reads."""
+    readers: Counter[str] = Counter()
+    for below in known.values():
+        readers.update(below.reads.keys())
+    ready = [name for name in known if not readers[name]]
+    order = []
+    while ready:
+        name = ready.pop()
+        order.append(name)
+        for each in known[name].reads:
+            readers[each] -= 1
+            if not readers[each]:
+                ready.append(each)
+    return order
+
+
+def _mentioned(tree: exp.Expression, names: Names) -> Counter[str]:
+    """The standing queries that a text names, and how often. A common table expression of the same name counts too,
+    which makes no difference to any answer.
+    """
+    found: Counter[str] = Counter()
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and len(table.parts) == 1:
+            name = table.name
+            if names.stream_schema(name) is None and names.table_schema(name) is None and names.query_sql(name):
+                found[name.lower()] += 1
+    return found

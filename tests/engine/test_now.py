@@ -1,0 +1,210 @@
+"""NOW never goes back: it is the highest so far of the lowest clock of a query's streams.
+
+Method: the definition, word for word, over a list of all clocks after every epoch, beside what the catalog says; then
+the same through a database that is closed, opened and checkpointed in between.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Collection
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.conftest import QUIET, Open
+from tests.engine.rows import START, at, values
+
+from ladle import catalog as entries
+from ladle.archive.segments import DataFile, Segment
+from ladle.catalog import Catalog
+from ladle.clock import ManualClock, to_us
+from ladle.engine import Database
+from ladle.schema import TIMESTAMP, Column, StreamSchema
+from ladle.testing import connect_inline
+
+WALL_US = 1 << 50
+BOTH = "SELECT n FROM a [RANGE 5 SECONDS] UNION ALL SELECT n FROM b [RANGE 5 SECONDS]"
+
+
+class History:
+    """The clocks of streams after each epoch, and NOW by its definition."""
+
+    def __init__(self) -> None:
+        self.clocks: list[dict[str, int]] = [{}]
+
+    def add(self, times: dict[str, int]) -> None:
+        before = self.clocks[-1]
+        self.clocks.append({**before, **{name: max(us, before.get(name, us)) for name, us in times.items()}})
+
+    def forget(self, *streams: str) -> None:
+        """A stream is dropped: another that gets its name has no past."""
+        self.clocks = [{k: us for k, us in clocks.items() if k not in streams} for clocks in self.clocks]
+
+    def now(self, streams: Collection[str]) -> int | None:
+        lowest = [min((clocks[name] for name in streams if name in clocks), default=None) for clocks in self.clocks]
+        return max((us for us in lowest if us is not None), default=None)
+
+
+def created(catalog: Catalog, name: str) -> Catalog:
+    schema = StreamSchema((Column("n", pa.int32()), Column("at", TIMESTAMP)), timestamp="at")
+    return catalog.apply(catalog.seq + 1, entries.create_stream(name, schema, None, None))
+
+
+def grown(catalog: Catalog, stream: str, us: int | None, quarantined_us: int | None) -> Catalog:
+    files, quarantine = (
+        [] if each is None else [DataFile(f"{catalog.seq}-{part}", 1, 0, 0, 0, (Segment(1, each, each),))]
+        for part, each in enumerate((us, quarantined_us))
+    )
+    return catalog.apply(catalog.seq + 1, entries.epoch(stream, "inbox", catalog.seq, 0, files, quarantine))
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 25))
+def test_the_catalog_knows_now_of_every_set_of_streams(rng: random.Random, count: int, steps: int) -> None:
+    catalog, history = Catalog(), History()
+    names = [f"s{number}" for number in range(count)]
+    for name in names:
+        catalog = created(catalog, name)
+    known = [*names, *(f"{name}.quarantine" for name in names)]
+    for _ in range(steps):
+        name = rng.choice(names)
+        match rng.randrange(8):
+            case 0:
+                # a checkpoint is written and read
+                catalog = Catalog.from_json(json.loads(json.dumps(catalog.to_json())))
+            case 1:
+                catalog = created(catalog.apply(catalog.seq + 1, entries.drop_stream(name)), name)
+                history.forget(name, f"{name}.quarantine")
+            case _:
+                us, quarantined_us = (rng.choice((None, rng.randint(0, 30), rng.randint(0, 30))) for _ in range(2))
+                catalog = grown(catalog, name, us, quarantined_us)
+                times = {name: us, f"{name}.quarantine": quarantined_us}
+                history.add({each: time for each, time in times.items() if time is not None})
+        for _ in range(6):
+            streams = rng.sample(known, rng.randint(1, min(4, len(known))))
+            assert catalog.now_us(streams, WALL_US) == history.now(streams), streams
+
+
+def test_a_checkpoint_that_knows_no_activations_opens() -> None:
+    catalog = created(created(Catalog(), "a"), "b")
+    catalog = grown(grown(catalog, "a", 10, None), "b", 2, None)
+    assert catalog.now_us(["a", "b"], WALL_US) == 10
+    old = json.loads(json.dumps(catalog.to_json()))
+    for stream in old["streams"]:
+        del stream["activation"], stream["quarantine"]["activation"]
+    opened = created(Catalog.from_json(old), "c")
+    assert opened.now_us(["a", "b"], WALL_US) == 2
+    opened = grown(grown(opened, "b", 7, None), "c", 1, None)
+    assert opened.now_us(["a", "b", "c"], WALL_US) == 7
+    assert opened.now_us(["a", "c"], WALL_US) == 10
+
+
+def streams(db: Database, names: str = "ab") -> None:
+    for name in names:
+        db.sql(f"CREATE STREAM {name} (n INT, at TIMESTAMP) TIMESTAMP BY at")
+
+
+def push(db: Database, stream: str, second: int) -> None:
+    db.push(stream, [{"n": second, "at": at(second)}], wait=True)
+
+
+@pytest.mark.parametrize("mode", ["none", "partial", "complete", "auto"])
+def test_a_stream_that_was_empty_takes_no_query_back(open_db: Open, mode: str) -> None:
+    db = open_db(checkpoint_entries=2)
+    streams(db)
+    query = db.register(BOTH, name="q", materialize=mode)
+    heard = query.subscribe(since=0)
+    nows = []
+    for stream, second in (("a", 1), ("a", 10), ("b", 2), ("b", 10)):
+        push(db, stream, second)
+        answer = db.invoke("q")
+        nows.append(answer.now)
+        assert answer.now == db.sql(BOTH).now
+    assert nows == [at(1), at(10), at(10), at(10)]
+    assert sorted(values(db.invoke("q"))) == [10, 10]
+    told = []
+    while (change := heard.next(0.0)) is not None:
+        told.append((change.now, values(change)))
+    assert told == [(at(1), [1]), (at(10), [10]), (at(10), [10])]
+    db.maintain()
+    db.close()
+    db = open_db()
+    assert db.invoke("q").now == at(10)
+    push(db, "b", 12)
+    assert db.invoke("q").now == at(10)
+    push(db, "a", 13)
+    assert db.invoke("q").now == at(12)
+
+
+def test_windows_are_empty_while_now_is_undefined(open_db: Open, clock: ManualClock) -> None:
+    """Else the first tuple with a time of its own would take the query back from the wall clock to that time."""
+    db = open_db()
+    db.sql("CREATE STREAM arrivals (n INT)")
+    streams(db, "b")
+    moving = db.register("SELECT n FROM arrivals [RANGE 1 DAY] UNION ALL SELECT n FROM b [ROWS 5]", name="moving")
+    whole = db.register("SELECT n FROM arrivals UNION ALL SELECT n FROM b", name="whole")
+    heard = moving.subscribe(since=0)
+    db.push("arrivals", [{"n": 1}], wait=True)
+    assert values(moving.invoke()) == []
+    assert values(whole.invoke()) == [1]
+    push(db, "b", 7)
+    assert moving.invoke().now == at(7)
+    assert values(moving.invoke()) == [7]
+    db.push("b", [{"n": 8, "at": (START + timedelta(hours=10, minutes=30))}], wait=True)
+    assert sorted(values(moving.invoke())) == [1, 7, 8]
+    told = []
+    while (change := heard.next(0.0)) is not None:
+        told.append(sorted(values(change)))
+    assert told == [[7], [1, 8]]
+
+
+def test_a_wall_clock_that_is_set_back_takes_no_query_back(open_db: Open, clock: ManualClock) -> None:
+    db = open_db()
+    db.sql("CREATE STREAM s (n INT)")
+    query = db.register("SELECT n FROM s [RANGE 1 MINUTE]", name="q")
+    stamped_us = clock.now_us()
+    db.push("s", [{"n": 1}], wait=True)
+    clock.advance(-3_600_000_000)
+    answer = query.invoke()
+    assert values(answer) == [1]
+    assert to_us(answer.now) == stamped_us
+
+
+@settings(max_examples=12)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=14),
+    wanted=st.sampled_from(["ab", "bc", "abc"]),
+)
+def test_through_restarts_and_checkpoints(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], wanted: str
+) -> None:
+    """Against the definition; and a subscriber that is away in between is told no row twice."""
+    text = " UNION ALL ".join(f"SELECT n FROM {name} [RANGE 5 SECONDS]" for name in wanted)
+    path, clock, history = tmp_path_factory.mktemp("now") / "w", ManualClock(), History()
+    limits = {**QUIET, "checkpoint_entries": 2, "segment_rows_max": 2, "compact_files_min": 2, "grace_seconds": 0.0}
+    db = connect_inline(path, clock=clock, settings=limits)
+    streams(db, "abc")
+    db.register(text, name="q", materialize="partial")
+    since, told = 0, Counter[int]()
+    for number, (stream, second, chance) in enumerate(steps):
+        db.push(stream, [{"n": number, "at": at(second)}], wait=True)
+        history.add({stream: to_us(at(second))})
+        if chance == 0:
+            db.maintain()
+        if chance <= 2:
+            db.close()
+            db = connect_inline(path, clock=clock, settings=limits)
+        now_us = history.now(wanted)
+        assert to_us(db.invoke("q").now) == (clock.now_us() if now_us is None else now_us)
+        if chance >= 6:
+            with db.query("q").subscribe(since=since) as changes:
+                while (change := changes.next(0.0)) is not None:
+                    told.update(values(change))
+                    since = change.epoch
+    db.close()
+    assert all(times == 1 for times in told.values()), told
