@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import storage_error
 from ladle.errors import DamagedFile
@@ -48,7 +48,7 @@ def checks_of(path: Path) -> Checks:
     """The checksums of a file that was just written."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         footer_bytes = int.from_bytes(data[-_TAIL:-4], "little") + _TAIL
-        return Checks(footer_bytes, zlib.crc32(data[-footer_bytes:]), zlib.crc32(data))
+        return Checks(footer_bytes, crc32(data[-footer_bytes:]), crc32(data))
 
 
 def check_footer(path: Path, checks: Checks) -> bytes:
@@ -60,7 +60,7 @@ def check_footer(path: Path, checks: Checks) -> bytes:
             footer = file.read()
     except OSError as error:
         raise storage_error(error, path, "read") from error
-    if zlib.crc32(footer) != checks.footer:
+    if crc32(footer) != checks.footer:
         raise damaged(path, "the checksum of its footer does not match")
     return footer
 
@@ -80,7 +80,7 @@ def check_whole(path: Path, size: int, checks: Checks) -> None:
             found = checksum = 0
             while piece := file.read(_PIECE):
                 found += len(piece)
-                checksum = zlib.crc32(piece, checksum)
+                checksum = crc32(piece, checksum)
     except OSError as error:
         raise storage_error(error, path, "read") from error
     if found != size:

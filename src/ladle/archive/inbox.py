@@ -16,12 +16,12 @@ import os
 import re
 import shutil
 import threading
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import is_abandoned, make_private, storage_error, write_durably
 from ladle.errors import DamagedFile, InboxFull, KeyReused
@@ -101,7 +101,7 @@ class Inbox:
         as it was stored then. A push leaves the inbox after its commit, so one that does not wait is asked about last.
         """
         data = _encode(table) if sent is None else sent
-        checksum = zlib.crc32(data)
+        checksum = crc32(data)
         # The number is taken and the file is made durable under one lock: a later number never gets ahead.
         with self._lock:
             if key is not None:
@@ -169,7 +169,7 @@ def read_pushed(path: Path) -> pa.Table:
     except OSError as error:
         raise storage_error(error, path, "read") from error
     if checksum is not None:
-        if zlib.crc32(data) != checksum:
+        if crc32(data) != checksum:
             raise _damaged(path, "its checksum does not match")
         # What was written was looked through before.
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:

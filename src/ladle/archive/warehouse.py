@@ -22,11 +22,12 @@ import json
 import os
 import shutil
 import time
-import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import fsync_directory, is_temporary, make_private, storage_error, write_durably
 from ladle.archive.folder import local_folder
@@ -226,7 +227,7 @@ def _has_format(root: Path) -> bool:
 
 
 def _checksum(body: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    return crc32(json.dumps(body, sort_keys=True).encode())
 
 
 def verify_format(root: Path) -> bool:

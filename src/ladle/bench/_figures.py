@@ -16,6 +16,9 @@ from textwrap import wrap
 
 from ladle.errors import LadleError
 
+_COLUMNS_MAX = 5
+"""Figures beside each other in a plot."""
+
 
 class Comparison(StrEnum):
     """What is claimed of two alternatives: a ratio of medians, or how much later one is, also at worst."""
@@ -118,9 +121,12 @@ def _draw(figures: Sequence[Figure], path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "ladle"
     from matplotlib import pyplot as plt
 
-    columns = len(figures)
-    drawing, axes = plt.subplots(1, columns, figsize=(3.4 * columns, 3.2), squeeze=False)
-    for axis, figure in zip(axes[0], figures, strict=True):
+    columns = min(len(figures), _COLUMNS_MAX)
+    rows = -(-len(figures) // columns)
+    drawing, axes = plt.subplots(rows, columns, figsize=(3.4 * columns, 3.2 * rows), squeeze=False)
+    for axis in axes.flat[len(figures) :]:
+        axis.set_visible(False)
+    for axis, figure in zip(axes.flat, figures, strict=False):
         medians = figure.medians
         bars = axis.bar(list(medians), list(medians.values()), color=["#3b6ea5", "#c8843a", "#6a9a58"][: len(medians)])
         axis.bar_label(bars, fmt="%.3g", padding=2)

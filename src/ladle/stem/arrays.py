@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import struct
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import temporary_path
 from ladle.stem.tiles import Array
@@ -38,15 +38,13 @@ def save_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Arra
     for name, part in zip(arrays, parts, strict=True):
         room = _aligned(part.nbytes)
         # What fills the room up is verified too: nothing in the file is not.
-        places.append(
-            [name, part.dtype.str, list(part.shape), at, zlib.crc32(bytes(room - part.nbytes), checksum(part))]
-        )
+        places.append([name, part.dtype.str, list(part.shape), at, crc32(bytes(room - part.nbytes), checksum(part))])
         at += room
     text = json.dumps({"header": header, "arrays": places}).encode()
     start = _aligned(_HEAD.size + len(text))
     content = bytearray(start + at)
     content[_HEAD.size : _HEAD.size + len(text)] = text
-    content[: _HEAD.size] = _HEAD.pack(_MAGIC, len(text), zlib.crc32(content[_HEAD.size : start]))
+    content[: _HEAD.size] = _HEAD.pack(_MAGIC, len(text), crc32(content[_HEAD.size : start]))
     for (_, _, _, place, _), part in zip(places, parts, strict=True):
         content[start + place : start + place + part.nbytes] = part.tobytes()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +64,7 @@ def _aligned(size: int) -> int:
 
 def checksum(array: Array) -> int:
     """Of an array's bytes, or of a part that is read alone."""
-    return zlib.crc32(array.view(np.uint8).data) if array.size else 0
+    return crc32(array.view(np.uint8).data) if array.size else 0
 
 
 def mapped(path: Path) -> npt.NDArray[np.uint8]:
@@ -96,7 +94,7 @@ def map_arrays(path: Path, *, whole: bool = True) -> tuple[Any, dict[str, Array]
         raise Damaged(f"{path.name} is not a file of arrays")
     start = _aligned(_HEAD.size + length)
     head = content[_HEAD.size : start].tobytes()
-    if zlib.crc32(head) != expected:
+    if crc32(head) != expected:
         raise Damaged(f"the checksum of the head of {path.name} does not match")
     described = json.loads(head[:length])
     arrays: dict[str, Array] = {}
@@ -106,6 +104,6 @@ def map_arrays(path: Path, *, whole: bool = True) -> tuple[Any, dict[str, Array]
         if len(room) < count * np.dtype(dtype).itemsize:
             raise Damaged(f"{path.name} is cut off")
         arrays[name] = np.frombuffer(room, dtype=dtype, count=count).reshape(shape)
-        if whole and zlib.crc32(room.data) != expected:
+        if whole and crc32(room.data) != expected:
             raise Damaged(f"the checksum of '{name}' in {path.name} does not match")
     return described["header"], arrays

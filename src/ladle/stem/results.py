@@ -20,7 +20,6 @@ import logging
 import os
 import struct
 import uuid
-import zlib
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import temporary_path
 from ladle.stem.arrays import mapped
@@ -153,10 +153,10 @@ class ResultsWriter:
         try:
             assert self._sink is not None
             for part in parts:
-                checksum = zlib.crc32(part.data, checksum)
+                checksum = crc32(part.data, checksum)
                 self._sink.write(part.data)
             end = _END.pack(_MAGIC, len(parts[0]), len(self._segments), len(self._counts), len(parts[4]))
-            self._sink.write(end + _SUM.pack(zlib.crc32(end, checksum)))
+            self._sink.write(end + _SUM.pack(crc32(end, checksum)))
             self._sink.close()
             os.replace(self._partial, self._path)
         except OSError as error:
@@ -191,7 +191,7 @@ class PageSums:
         at = 0
         while at < len(payload):
             part = payload[at : at + PAGE - self._words]
-            self._sum = zlib.crc32(part.data, self._sum)
+            self._sum = crc32(part.data, self._sum)
             self._words += len(part)
             at += len(part)
             if self._words == PAGE:
@@ -215,7 +215,7 @@ class Results:
         if magic != _MAGIC:
             raise DamagedResults(f"{path.name} is not what was written, or not by this version")
         at = len(content) - _FOOT - (8 * blocks + 4 * segments + 6 * tiles * blocks + 4 * pages)
-        if at < 0 or at > pages * PAGE * 8 or zlib.crc32(content[at : -_SUM.size].data) != checksum:
+        if at < 0 or at > pages * PAGE * 8 or crc32(content[at : -_SUM.size].data) != checksum:
             raise DamagedResults(f"the checksum of the foot of {path.name} does not match")
         self._words: Words = np.frombuffer(content, "<u8", at // 8)
         self._ids = self._words.view(np.uint16)
@@ -267,7 +267,7 @@ class Results:
     def _check_pages(self, pages: Iterable[int]) -> None:
         for page in pages:
             if not self._page_checked[page]:
-                if zlib.crc32(self._words[page * PAGE : (page + 1) * PAGE].data) != self._sums[page]:
+                if crc32(self._words[page * PAGE : (page + 1) * PAGE].data) != self._sums[page]:
                     raise DamagedResults(f"a checksum in {self.path.name} does not match")
                 self._page_checked[page] = True
 
