@@ -81,6 +81,10 @@ class Figure:
         return " ".join(f"{key} {value:.3g} {self.unit}" for key, value in tails.items())
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _p99(values: Sequence[float]) -> float:
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * 0.99) - 1, 0)]
@@ -129,7 +133,7 @@ def _draw(figures: Sequence[Figure], path: Path) -> None:
     for axis, figure in zip(axes.flat, figures, strict=False):
         medians = figure.medians
         bars = axis.bar(list(medians), list(medians.values()), color=["#3b6ea5", "#c8843a", "#6a9a58"][: len(medians)])
-        axis.bar_label(bars, fmt="%.3g", padding=2)
+        axis.bar_label(bars, fmt=_short, label_type="center", color="white")
         for position, values in enumerate(figure.samples.values()):
             axis.plot([position] * len(values), values, "k.", markersize=3, alpha=0.5)
         axis.set_title("\n".join([*wrap(figure.name, 44), *wrap(figure.claim, 44)]), fontsize=8)
