@@ -6,12 +6,14 @@ Each time: a clear error that says what to do, nothing lost, and on it goes when
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,8 @@ from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, ticks, values
 
 from ladle.engine import Database
-from ladle.errors import CorruptLog, ReadOnly, UnknownName, WarehouseBusy, WarehouseError
+from ladle.engine.backfill import Backfill
+from ladle.errors import Closed, CorruptLog, ReadOnly, UnknownName, WarehouseBusy, WarehouseError
 from ladle.testing import connect_inline
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
@@ -463,3 +466,23 @@ def test_a_full_disk(tmp_path: Path) -> None:
         cwd=root,
     )
     assert (ran.returncode, ran.stdout) == (0, "recovered\n"), ran.stderr
+
+
+def test_a_backfill_that_closing_ends_is_no_trouble(
+    open_db: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = threading.Event()
+
+    def until_closing(_: Backfill, stopping: threading.Event) -> int:
+        begun.set()
+        assert stopping.wait(30)
+        raise Closed
+
+    monkeypatch.setattr(Backfill, "round", until_closing)
+    with caplog.at_level(logging.WARNING):
+        db = open_db()
+        db.sql("CREATE STREAM s (n INT)")
+        db.push("s", [{"n": 1}], wait=True)
+        assert begun.wait(30)
+        db.close()
+    assert caplog.messages == []

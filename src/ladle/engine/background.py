@@ -157,6 +157,8 @@ class Background:
         try:
             jobs = self._backfill.round(self._stopping)
         except Exception as error:
+            if self._store.closing.is_set():
+                return False  # whoever opens the warehouse next goes on
             self._room.failed(error.message if isinstance(error, LadleError) else f"{type(error).__name__}: {error}")
             raise
         if self._backfill.stuck:
