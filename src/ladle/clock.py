@@ -27,16 +27,18 @@ class WallClock:
 
 
 class ManualClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when told. Times are datetimes, or microseconds since 1970; steps are timedeltas, or
+    microseconds.
+    """
 
-    def __init__(self, now_us: int = 1_700_000_000_000_000) -> None:
-        self._now_us = now_us
+    def __init__(self, start: datetime | int = 1_700_000_000_000_000) -> None:
+        self._now_us = start if isinstance(start, int) else to_us(start)
 
     def now_us(self) -> int:
         return self._now_us
 
-    def advance(self, delta_us: int) -> None:
-        self._now_us += delta_us
+    def advance(self, step: timedelta | int) -> None:
+        self._now_us += step if isinstance(step, int) else step // timedelta(microseconds=1)
 
 
 def to_us(moment: datetime) -> int:

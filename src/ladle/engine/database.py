@@ -45,7 +45,7 @@ from ladle.engine.tables import Change, TableMaker, Tables, handle_of
 from ladle.engine.unnamed import QueryMaker, register_unnamed
 from ladle.engine.verify import Verifying
 from ladle.errors import Closed, ReadOnly, SqlError, unknown
-from ladle.pipeline import Attached, Pipeline
+from ladle.pipeline import Attached, Batches, Pipeline
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql.statements import CreateSource, Materialize
@@ -190,7 +190,7 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
     def attach(
         self,
         stream: str,
-        batches: DataFrame,
+        batches: DataFrame | Batches,
         *,
         source: str = "source",
         available_now: bool = False,

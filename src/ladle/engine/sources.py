@@ -24,7 +24,7 @@ from ladle.engine.definitions import base_stream, check_name
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
 from ladle.errors import AlreadyExists, LadleError, WarehouseError, unknown
-from ladle.pipeline import Attached, Pipeline
+from ladle.pipeline import Attached, Batches, Pipeline
 from ladle.schema import StreamSchema
 from ladle.sql.statements import CreateSource
 from ladle.status import SourceStatus
@@ -56,7 +56,7 @@ class Sources:
         with self._lock:
             return list(self._attached.values())
 
-    def attach(self, stream: str, batches: DataFrame, source: str, *, available_now: bool) -> Attached:
+    def attach(self, stream: str, batches: DataFrame | Batches, source: str, *, available_now: bool) -> Attached:
         state = base_stream(self._store.catalog, stream)
         if not source or source.lower() == INBOX or not source.replace("-", "").replace("_", "").isalnum():
             raise LadleError(f"'{source}' can't name a source.", hint="use letters, digits, - and _; not 'inbox'")

@@ -37,6 +37,17 @@ BatchRunner = Callable[[Any, int], None]
 """Takes a micro-batch in: the batch, and its number in the source."""
 
 
+class Batches(Protocol):
+    """What is attached without Spark: a source that hands its micro-batches over by itself (`ladle.testing`)."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def deliver(self, checkpoint: Path, run: BatchRunner) -> bool:
+        """Have the batches taken in that the checkpoint does not have; whether those were all."""
+        ...
+
+
 class Attached(Protocol):
     """A running source."""
 

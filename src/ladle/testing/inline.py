@@ -22,6 +22,9 @@ from ladle.stem.backfill import Backfilled, BackfillTask, run_backfills
 from ladle.stem.epoch import EpochTask, Manifest, run_pushed, run_task
 from ladle.stem.joining import Joined, JoinTask, run_joins
 from ladle.testing.one_row import borrowed_spark
+from ladle.testing.scripted import ScriptedRun, ScriptedSource
+
+_NO_SPARK = "A DataFrame needs Spark, and this database has none."
 
 
 class InlinePipeline:
@@ -59,7 +62,9 @@ class InlinePipeline:
         raise PipelineError("Sources of this format need Spark.")
 
     def batch_schema(self, batches: Any) -> pa.Schema:
-        raise PipelineError("Sources are attached to Spark.")
+        if isinstance(batches, ScriptedSource):
+            return batches.schema
+        raise PipelineError(_NO_SPARK, hint="attach a ladle.testing.ScriptedSource, or open the warehouse with Spark")
 
     def attach(
         self,
@@ -72,7 +77,9 @@ class InlinePipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
-        raise PipelineError("Sources are attached to Spark.")
+        attached = ScriptedRun(stream, source)
+        attached.run(batches, checkpoint, run)
+        return attached
 
     def give_up_start(self) -> None:
         pass
@@ -88,7 +95,11 @@ def connect_inline(
     settings: dict[str, Any] | None = None,
     read_only: bool = False,
 ) -> Database:
-    """`ladle.connect` without Spark, or with Spark for residuals alone when they may have one row in DuckDB."""
+    """`ladle.connect` without Spark: for tests. Each task runs in the thread that asks for it, with the same kernels.
+
+    What only Spark can compute is refused when it is asked for. (With `residual_rows_max=1` residuals go to the Spark
+    session of this process: Ladle's own tests use that.)
+    """
     one_row = Settings.load(settings).residual_rows_max == 1
     pipeline = InlinePipeline(borrowed_spark if one_row else None)
     return Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=settings)
