@@ -17,6 +17,7 @@ from ladle.catalog import Catalog
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.errors import Gone
+from ladle.testing.one_row import at_one_row
 
 MODES = ("none", "partial", "complete", "auto")
 
@@ -35,7 +36,7 @@ WITHOUT_WINDOW = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", at_one_row(MODES[-1:], MODES))
 def test_without_a_window_nothing_later_is_seen(open_db: Open, mode: str) -> None:
     db = open_db(segment_rows_max=3)
     db.sql(TICKS)
