@@ -63,6 +63,13 @@ class DataFile:
     segments: tuple[Segment, ...]
     checks: Checks | None = None
     """None: it was written by a version that kept none."""
+    first_id: int = 0
+    """The id of its first tuple: how many its stream had accepted before. The others follow without a gap."""
+
+    @property
+    def next_id(self) -> int:
+        """The id after that of its last tuple."""
+        return self.first_id + self.rows
 
     @property
     def rows(self) -> int:
@@ -78,16 +85,21 @@ class DataFile:
 
     def to_json(self) -> list[Any]:
         segments = [[segment.rows, segment.ts_min_us, segment.ts_max_us] for segment in self.segments]
-        written = [self.name, self.bytes, self.level, self.epoch_first, self.epoch_last, segments]
-        return written if self.checks is None else [*written, self.checks.to_json()]
+        checks = None if self.checks is None else self.checks.to_json()
+        return [self.name, self.bytes, self.level, self.epoch_first, self.epoch_last, segments, checks, self.first_id]
+
+    @staticmethod
+    def is_numbered(value: Sequence[Any]) -> bool:
+        """Whether the JSON of a file has its first id: older versions wrote none."""
+        return len(value) == 8
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> DataFile:
-        name, size, level, epoch_first, epoch_last, segments, *checks = value
+        name, size, level, epoch_first, epoch_last, segments, *later = value
+        # Older versions wrote neither checksums nor ids.
+        checks, first_id = [*later, *(None, 0)[len(later) :]]
         cut = tuple(Segment(*segment) for segment in segments)
-        return DataFile(
-            name, size, level, epoch_first, epoch_last, cut, Checks.from_json(checks[0] if checks else None)
-        )
+        return DataFile(name, size, level, epoch_first, epoch_last, cut, Checks.from_json(checks), first_id)
 
 
 class SegmentWriter:
@@ -319,4 +331,5 @@ def compact(
         epoch_last=max(file.epoch_last for file in inputs),
         segments=written.segments,
         checks=written.checks,
+        first_id=inputs[0].first_id,
     )

@@ -143,12 +143,13 @@ class StreamState:
         if not files:
             return self
         latest_us = max(file.ts_max_us for file in files)
+        rows = self.rows + sum(file.rows for file in files)
         return replace(
             self,
-            files=self.files + files,
+            files=self.files + _numbered(files, rows),
             segments=self.segments.followed_by(Segments.of(files, len(self.files))),
             clock_us=latest_us if self.clock_us is None else max(self.clock_us, latest_us),
-            rows=self.rows + sum(file.rows for file in files),
+            rows=rows,
         )
 
     def with_activation(self, activation: Activation) -> StreamState:
@@ -164,11 +165,11 @@ class StreamState:
     def replaced(self, removed: set[str], added: tuple[DataFile, ...]) -> StreamState:
         """Put `added` in the place of the first of `removed` (compaction), or just drop those (retention)."""
         first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
+        gone = [file for file in self.files[first:] if file.name in removed]
         kept = [file for file in self.files[first:] if file.name not in removed]
-        files = [*self.files[:first], *(added if first < len(self.files) else ()), *kept]
+        files = [*self.files[:first], *(_numbered(added, gone[-1].next_id) if gone else ()), *kept]
         changed = replace(self, files=tuple(files), segments=Segments.of(files))
-        lost = [] if added else [file for file in self.files if file.name in removed]
-        return changed._without(lost) if lost else changed
+        return changed._without(gone) if gone and not added else changed
 
     def _without(self, lost: Sequence[DataFile]) -> StreamState:
         latest_us = max(file.ts_max_us for file in lost)
@@ -200,6 +201,9 @@ class StreamState:
     @staticmethod
     def from_json(value: dict[str, Any]) -> StreamState:
         files = tuple(DataFile.from_json(file) for file in value["files"])
+        if not all(map(DataFile.is_numbered, value["files"])):
+            # The checkpoint was written before files knew their ids: the newest file has the newest tuples.
+            files = _numbered(files, value["rows"])
         quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
         activation = value.get("activation")
         if activation is None and value["clock_us"] is not None and schema.timestamp is not None:
@@ -214,6 +218,15 @@ class StreamState:
                 "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
             }
         )
+
+
+def _numbered(files: Sequence[DataFile], next_id: int) -> tuple[DataFile, ...]:
+    """Files whose tuples have the ids before `next_id`, one after the other."""
+    found = []
+    for file in reversed(files):
+        next_id -= file.rows
+        found.append(replace(file, first_id=next_id))
+    return tuple(reversed(found))
 
 
 def _lost_us(value: dict[str, Any], files: tuple[DataFile, ...]) -> int | None:

@@ -321,8 +321,10 @@ def mergeable(
     for file in files:
         count = file.rows
         small = count * 2 <= rows_max and file.name not in spared
-        if run and (not small or file.level != run[0].level or rows + count > rows_max):
-            if small and file.level == run[0].level and len(run) > 1:
+        # Retention may have removed a file between two: their ids have a gap, which no file may have inside.
+        like = bool(run) and file.level == run[0].level and file.first_id == run[-1].next_id
+        if run and (not small or not like or rows + count > rows_max):
+            if small and like and len(run) > 1:
                 yield run
             run, rows = [], 0
         if small:
