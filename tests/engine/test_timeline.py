@@ -4,6 +4,7 @@ and positions say of ids and clocks is compared with a list that the test keeps.
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import timedelta
 
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from tests.engine.rows import START
 
 from ladle.archive.segments import read_file
-from ladle.catalog import StreamState
+from ladle.catalog import Record, StreamState, Timeline
+from ladle.catalog import timeline as timelines
+from ladle.catalog.timeline import NOTHING
 from ladle.engine import Database
 from ladle.testing.inline import connect_inline
 
@@ -59,3 +62,39 @@ def test_files_know_their_first_tuple(tmp_path_factory: pytest.TempPathFactory, 
     for id_, number in ids_on_disk(db, db.catalog.streams["s"]):
         assert id_ == number
     db.close()
+
+
+# -- the timeline itself --
+
+
+@given(
+    gaps=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(0, 1 << 40)), max_size=60),
+    prunes=st.lists(st.integers(0, 120), max_size=3),
+    size=st.integers(1, 9),
+)
+def test_a_timeline_is_a_list_of_records(gaps: list[tuple[int, int, int]], prunes: list[int], size: int) -> None:
+    """Against a list: looked up by entry and by epoch, pruned, through JSON, and the old one stays as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timelines, "CHUNK_RECORDS", size)
+        timeline, records = Timeline(), [NOTHING]
+        for number, (entries_later, epochs_later, value) in enumerate(gaps):
+            entry, epoch = records[-1].entry + entries_later, records[-1].epoch + epochs_later
+            record = Record(entry, epoch, value, None if number < 3 else value - (1 << 39), value)
+            before = list(timeline)
+            following = timeline.appended(record)
+            assert list(timeline) == before
+            timeline = following
+            records.append(record)
+        for prune in [None, *prunes]:
+            if prune is not None:
+                base = [record for record in records if record.entry <= prune][-1:] or records[:1]
+                records = [*base, *(record for record in records if record.entry > base[0].entry)]
+                timeline = timeline.pruned(prune)
+            timeline = Timeline.from_json(json.loads(json.dumps(timeline.to_json())))
+            assert timeline.base == records[0]
+            assert list(timeline) == records[1:]
+            for at in range(records[0].entry, records[-1].entry + 2):
+                assert timeline.at(at) == [record for record in records if record.entry <= at][-1]
+            for epoch in range(records[0].epoch, records[-1].epoch + 2):
+                assert timeline.at_epoch(epoch) == [record for record in records if record.epoch <= epoch][-1]
+                assert list(timeline.after_epoch(epoch)) == [record for record in records[1:] if record.epoch > epoch]

@@ -48,10 +48,11 @@ def create_table(name: str, schema: TableSchema) -> dict[str, Any]:
     return {"kind": "create_table", "name": name, "schema": schema.to_json()}
 
 
-def set_table(table: str, file: str | None, rows: int, size: int, checks: Checks | None) -> dict[str, Any]:
+def set_table(table: str, at_us: int, file: str | None, rows: int, size: int, checks: Checks | None) -> dict[str, Any]:
     """A table's next version: all its rows are in this file."""
     told = None if checks is None else checks.to_json()
-    return {"kind": "set_table", "table": table, "file": file, "rows": rows, "bytes": size, "checks": told}
+    version = {"file": file, "rows": rows, "bytes": size, "checks": told}
+    return {"kind": "set_table", "table": table, "at_us": at_us, **version}
 
 
 def drop_table(table: str, queries: Iterable[str] = ()) -> dict[str, Any]:
@@ -155,3 +156,8 @@ def replace_files(stream: str, removed: Iterable[str], added: Iterable[DataFile]
         "added": [file.to_json() for file in added],
         "why": why,
     }
+
+
+def forget_positions(before: int) -> dict[str, Any]:
+    """Positions before an entry are no longer promised."""
+    return {"kind": "forget_positions", "before": before}

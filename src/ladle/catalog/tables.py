@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ladle.archive.checks import Checks
+from ladle.catalog.timeline import Record, Timeline
 from ladle.schema import TableSchema
 
 
@@ -25,13 +26,38 @@ class TableState:
     """The size of that file."""
     checks: Checks | None = None
     """Its checksums; None: it was written by a version that kept none."""
+    timeline: Timeline = field(default_factory=Timeline)
+    """Which version it was at after each entry."""
+
+    def recorded(self, entry: int, epoch: int, at_us: int) -> TableState:
+        """With a record of the version that an entry made."""
+        return replace(self, timeline=self.timeline.appended(Record(entry, epoch, self.version, None, at_us)))
+
+    def promising_from(self, entry: int) -> TableState:
+        """Without what only positions before an entry need."""
+        timeline = self.timeline.pruned(entry)
+        return self if timeline is self.timeline else replace(self, timeline=timeline)
 
     def to_json(self) -> list[Any]:
-        checks = [] if self.checks is None else [self.checks.to_json()]
-        return [self.id, self.name, self.schema.to_json(), self.version, self.file, self.rows, self.bytes, *checks]
+        checks = None if self.checks is None else self.checks.to_json()
+        version = [self.version, self.file, self.rows, self.bytes, checks]
+        return [self.id, self.name, self.schema.to_json(), *version, self.timeline.to_json()]
 
     @staticmethod
-    def from_json(value: list[Any]) -> TableState:
-        number, name, schema, version, file, rows, size, *checks = value
-        known = Checks.from_json(checks[0] if checks else None)
-        return TableState(number, name, TableSchema.from_json(schema), version, file, rows, size, known)
+    def from_json(value: list[Any], entry: int, epoch: int) -> TableState:
+        """From a checkpoint of that entry."""
+        number, name, schema, version, file, rows, size, *later = value
+        # Older versions wrote neither checksums nor a timeline, which begins with their checkpoint then.
+        begun = Timeline(Record(entry, epoch, version, None, 0)).to_json()
+        checks, timeline = [*later, *(None, begun)[len(later) :]]
+        return TableState(
+            number,
+            name,
+            TableSchema.from_json(schema),
+            version,
+            file,
+            rows,
+            size,
+            Checks.from_json(checks),
+            Timeline.from_json(timeline),
+        )

@@ -122,7 +122,7 @@ class Tables:
             newest = catalog.table(table.name)
             if newest is None or (newest.id, newest.version) != (table.id, table.version):
                 return None
-            return entries.set_table(table.name, file, len(rows), size, checks)
+            return entries.set_table(table.name, self._store.clock.now_us(), file, len(rows), size, checks)
 
         directory = self._store.warehouse.table(table.id)
         file, size, checks = None, 0, None
