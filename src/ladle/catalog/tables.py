@@ -48,8 +48,8 @@ class TableState:
         """From a checkpoint of that entry."""
         number, name, schema, version, file, rows, size, *later = value
         # Older versions wrote neither checksums nor a timeline, which begins with their checkpoint then.
-        begun = Timeline(Record(entry, epoch, version, None, 0)).to_json()
-        checks, timeline = [*later, *(None, begun)[len(later) :]]
+        checks = later[0] if later else None
+        begun = Timeline(Record(entry, epoch, version, None, 0))
         return TableState(
             number,
             name,
@@ -59,5 +59,5 @@ class TableState:
             rows,
             size,
             Checks.from_json(checks),
-            Timeline.from_json(timeline),
+            Timeline.from_json(later[1]) if len(later) > 1 else begun,
         )

@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
     entry: int
     epoch: int
-    count: int
+    total: int
     """Tuples ever accepted, or the version."""
     clock_us: int | None
     """The stream's clock; None for a table, and for a stream without tuples."""
@@ -69,13 +69,17 @@ class Chunk:
         """The records in which a column that ascends is above a value."""
         columns = self._columns
         rows = columns[:, columns[column].searchsorted(value, side="right") :].T.tolist()
-        return [Record(*row[:3], None if row[3] == _NO_CLOCK else row[3], row[4]) for row in rows]
+        return [_record(row) for row in rows]
 
     def last(self, column: int, value: int) -> Record:
         """The last record in which a column that ascends is not above a value; the first one is not."""
         columns = self._columns
-        row = columns[:, columns[column].searchsorted(value, side="right") - 1].tolist()
-        return Record(*row[:3], None if row[3] == _NO_CLOCK else row[3], row[4])
+        return _record(columns[:, columns[column].searchsorted(value, side="right") - 1].tolist())
+
+
+def _record(row: Sequence[int]) -> Record:
+    entry, epoch, total, clock_us, at_us = row
+    return Record(entry, epoch, total, None if clock_us == _NO_CLOCK else clock_us, at_us)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 Nothing is kept for a subscriber: it says up to which epoch it knows, and the rows that came since are read like those
 of any answer, from a snapshot, in its own thread. So a slow one slows nobody, and one that was away, or whose engine
-was, goes on where it stopped. The tuples of an epoch are a range in the order of arrival, also after compaction; so the
-answer *as of* an epoch is that over the tuples up to the end of its range. Where rows are picked from one stream, what
-an epoch adds is read from its own range; of any other query it is what the answer as of the epoch has and the one
-before has not.
+was, goes on where it stopped. The timeline (`catalog/timeline.py`) says how many tuples a stream had after each entry,
+and its clock; so the answer *as of* an entry is that over the tuples with ids below that number. Where rows are picked
+from one stream, what an epoch adds is read from its own tuples; of any other query it is what the answer as of its
+entry has and the one before has not.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from ladle.answer import Answer
-from ladle.archive.segments import read_epochs
 from ladle.catalog import Catalog, QueryState, StreamState, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
@@ -42,28 +40,13 @@ _Step = tuple[int, Answer | None]
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """The tuples of one epoch: their range in the order of arrival, and the stream's clock before and after them."""
+    """The tuples that an entry brought: their places among those retained, and the stream's clock before and after."""
 
     epoch: int
     first: int
     last: int
     before_us: int | None
     clock_us: int
-
-
-@dataclass(frozen=True)
-class _Timeline:
-    """A stream from one epoch on: how many tuples it had, what its clock was, and what came since."""
-
-    stream: StreamState
-    rows: int
-    clock_us: int | None
-    arrivals: list[_Arrivals]
-
-    def as_of(self, epoch: int) -> tuple[int, int | None]:
-        """How many tuples it had after an epoch, in the order of arrival, and its clock."""
-        known = [each for each in self.arrivals if each.epoch <= epoch]
-        return (known[-1].last, known[-1].clock_us) if known else (self.rows, self.clock_us)
 
 
 class Changes:
@@ -118,25 +101,22 @@ class Changes:
         """Epoch by epoch: what it adds."""
         plan = query.plan
         reader = Reader(self._store, catalog, self._store.clock.now_us())
-        timelines: dict[str, _Timeline] = {}
-        for name in plan.streams:
-            stream = catalog.stream(name)
-            assert stream is not None, "the stream of a bound plan"
-            if since < stream.forgotten:
-                raise Gone(
-                    f"Epochs up to {stream.forgotten} have tuples of stream '{stream.name}' that are beyond its "
-                    "retention.",
-                    hint=f"subscribe with since={stream.forgotten}, and invoke the query for what there is",
-                )
-            timelines[name] = self._timeline(stream, reader, since)
+        streams = {name: _stream(catalog, name) for name in plan.streams}
+        for stream in streams.values():
+            refuse_forgotten(stream, since)
         if plan.residual.engine is Engine.PROJECTION:
-            return self._picked(plan, reader, timelines[plan.streams[0]])
-        return self._differences(plan, reader, timelines)
+            return self._picked(plan, reader, streams[plan.streams[0]], since)
+        return self._differences(plan, reader, streams, since)
 
-    def _picked(self, plan: Plan, reader: Reader, timeline: _Timeline) -> Iterator[_Step]:
+    def _picked(self, plan: Plan, reader: Reader, stream: StreamState, since: int) -> Iterator[_Step]:
         """Of a query that picks rows of one stream: what came into its window."""
         (scan,) = plan.scans
-        for arrivals in timeline.arrivals:
+        before = stream.timeline.at_epoch(since)
+        for record in stream.timeline.after_epoch(since):
+            assert record.clock_us is not None, "the stream has tuples"
+            first, last = (reader.place(stream, each.total) for each in (before, record))
+            arrivals = _Arrivals(record.epoch, first, last, before.clock_us, record.clock_us)
+            before = record
             extents = _new_extents(scan, arrivals)
             parts = [reader.read_arrivals(scan, extent, last_row) for extent, last_row in extents]
             rows = pa.concat_tables([part for part in parts if len(part)] or parts[:1]).combine_chunks()
@@ -147,22 +127,24 @@ class Changes:
             window = resolved(scan, extents[-1][0])
             yield arrivals.epoch, Answer(table, arrivals.epoch, to_datetime(arrivals.clock_us), (window,))
 
-    def _differences(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline]) -> Iterator[_Step]:
-        """Of any query: what its answer has after an epoch and had not before it."""
-        epochs = sorted({arrivals.epoch for timeline in timelines.values() for arrivals in timeline.arrivals})
+    def _differences(
+        self, plan: Plan, reader: Reader, streams: Mapping[str, StreamState], since: int
+    ) -> Iterator[_Step]:
+        """Of any query: what its answer has after an entry and had not before it."""
+        steps = {record.entry: record.epoch for each in streams.values() for record in each.timeline.after_epoch(since)}
         before: Answer | None = None
-        for epoch in epochs:
+        for entry, epoch in sorted(steps.items()):
             if before is None:
-                before = self._as_of(plan, reader, timelines, epoch - 1)
-            after = self._as_of(plan, reader, timelines, epoch)
+                before = self._as_of(plan, reader, streams, entry - 1, epoch - 1)
+            after = self._as_of(plan, reader, streams, entry, epoch)
             table = added(after.table, before.table)
             yield epoch, Answer(table, epoch, after.now, after.windows) if len(table) else None
             before = after
 
-    def _as_of(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline], epoch: int) -> Answer:
-        """The answer over the tuples that had arrived after an epoch."""
-        states = {name: timeline.as_of(epoch) for name, timeline in timelines.items()}
-        clocks = [(timelines[name].stream, clock_us) for name, (_, clock_us) in states.items()]
+    def _as_of(self, plan: Plan, reader: Reader, streams: Mapping[str, StreamState], entry: int, epoch: int) -> Answer:
+        """The answer over the tuples that had arrived after an entry."""
+        records = {name: stream.timeline.at(entry) for name, stream in streams.items()}
+        clocks = [(streams[name], record.clock_us) for name, record in records.items()]
         # Tuples that are stamped on arrival: the last of them is as late as it was.
         arrived_us = max((clock_us for _, clock_us in clocks if clock_us is not None), default=None)
         latest_us = self._store.clock.now_us() if arrived_us is None else arrived_us
@@ -171,9 +153,10 @@ class Changes:
         relations: dict[str, pa.Table] = {}
         windows = []
         for scan in plan.scans:
-            rows, clock_us = states[scan.block.stream]
-            extent = reader.extent_as_of(scan, found_us, rows, clock_us)
-            relations[scan.relation] = reader.read_arrivals(scan, extent, rows)
+            record = records[scan.block.stream]
+            last_row = reader.place(streams[scan.block.stream], record.total)
+            extent = reader.extent_as_of(scan, found_us, last_row, record.clock_us)
+            relations[scan.relation] = reader.read_arrivals(scan, extent, last_row)
             windows.append(resolved(scan, extent))
         relations |= {each.relation: reader.table(each) for each in plan.tables}
         return Answer(self._run(plan, relations, now_us), epoch, to_datetime(now_us), tuple(windows))
@@ -182,45 +165,31 @@ class Changes:
         engine = self._invoker.engine(plan, sum(map(len, relations.values())))
         return self._invoker.compute(plan, relations, now_us, engine)
 
-    def _timeline(self, stream: StreamState, reader: Reader, since: int) -> _Timeline:
-        """The epochs after `since`, in order."""
-        first_file = len(stream.files)
-        while first_file and stream.files[first_file - 1].epoch_last > since:
-            first_file -= 1
-        segments = stream.segments
-        before = segments.file < first_file
-        row = int(segments.rows[before].sum())
-        clock_us = int(segments.ts_max_us[before].max()) if before.any() else None
-        begin = (row, clock_us)
-        found: list[_Arrivals] = []
-        directory = self._store.directory(stream)
-        for number, file in enumerate(stream.files[first_file:], first_file):
-            if file.epoch_first == file.epoch_last:
-                spans = [(file.epoch_first, file.rows, file.ts_max_us)]
-            else:
-                merged = read_epochs(directory / file.name, file)
-                parts = np.split(reader.times(stream, number), np.cumsum([rows for _, rows in merged])[:-1])
-                spans = [(epoch, rows, int(of.max())) for (epoch, rows), of in zip(merged, parts, strict=True)]
-            for epoch, rows, latest_us in spans:
-                newest_us = latest_us if clock_us is None else max(clock_us, latest_us)
-                if epoch > since:
-                    if found and found[-1].epoch == epoch:
-                        known = found.pop()
-                        found.append(_Arrivals(epoch, known.first, row + rows, known.before_us, newest_us))
-                    else:
-                        found.append(_Arrivals(epoch, row, row + rows, clock_us, newest_us))
-                else:
-                    begin = (row + rows, newest_us)
-                row += rows
-                clock_us = newest_us
-        return _Timeline(stream, *begin, found)
-
     def _await_commit(self, seen: int, seconds_max: float) -> None:
         if not self._store.warehouse.writable:
             time.sleep(min(_LOOK_SECONDS, seconds_max))
             return
         with self._store.committed:
             self._store.committed.wait_for(lambda: self._store.catalog.seq != seen, seconds_max)
+
+
+def refuse_forgotten(stream: StreamState, since: int) -> None:
+    """Raises if what was told up to an epoch can't be known any more."""
+    base = stream.timeline.base.epoch
+    if since < stream.forgotten:
+        first = max(stream.forgotten, base)
+        told = f"Epochs up to {first} have tuples of stream '{stream.name}' that are beyond its retention."
+    elif since < base:
+        first, told = base, f"Epochs up to {base} of stream '{stream.name}' are beyond what positions are promised for."
+    else:
+        return
+    raise Gone(told, hint=f"subscribe with since={first}, and invoke the query for what there is")
+
+
+def _stream(catalog: Catalog, name: str) -> StreamState:
+    stream = catalog.stream(name)
+    assert stream is not None, "the stream of a bound plan"
+    return stream
 
 
 def added(after: pa.Table, before: pa.Table) -> pa.Table:

@@ -113,7 +113,8 @@ class Maintenance:
             return
         self._positions_looked_us = now_us
         catalog = self._store.catalog
-        timelines = [each.timeline for each in (*catalog.all_streams(), *catalog.tables.values())]
+        timelines = [stream.timeline for stream in catalog.all_streams()]
+        timelines += [table.timeline for table in catalog.tables.values()]
         before = max((_entry_at(timeline, now_us - int(seconds * 1e6)) for timeline in timelines), default=0)
         if any(timeline.pruned(before) is not timeline for timeline in timelines):
             self._store.commit(lambda _: entries.forget_positions(before))

@@ -5,7 +5,7 @@ PSoup section 3.3. Segments wholly inside the window need no look at their times
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -140,12 +140,14 @@ class Reader:
             picks.append(self._with_columns(stream, piece, pick.until(last_row - start), scan.columns))
         return collect(picks, stream.schema.select(scan.columns))
 
-    def times(self, stream: StreamState, file: int) -> Indices:
-        """The timestamps of a stream's file, by its number."""
-        layout = self._layout(stream)
-        column = (stream.schema.timestamp_column,)
-        groups = np.flatnonzero(layout.segments.file == file).tolist()
-        return np.concatenate([self.columns(stream, layout.piece(at), column, once=True)[0].values for at in groups])
+    def place(self, stream: StreamState, id_: int) -> int:
+        """How many of the retained tuples have ids below one."""
+        number = bisect_right(stream.files, id_, key=lambda file: file.first_id) - 1
+        if number < 0:
+            return 0
+        file, layout = stream.files[number], self._layout(stream)
+        at = int(layout.segments.file.searchsorted(number))
+        return (layout.order.ends[at - 1] if at else 0) + min(id_ - file.first_id, file.rows)
 
     def times_in(self, stream: StreamState, extent: Extent) -> Indices:
         """The timestamps of the tuples of an extent."""
