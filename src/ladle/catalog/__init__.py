@@ -34,7 +34,7 @@ from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.sources import SourceState, source_of_key
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
-from ladle.catalog.tables import TableState
+from ladle.catalog.tables import Replaced, TableFile, TableState
 from ladle.catalog.timeline import Record, Timeline
 
 INBOX = "inbox"
@@ -52,10 +52,12 @@ __all__ = [
     "Queries",
     "QueryState",
     "Record",
+    "Replaced",
     "Seen",
     "Segments",
     "SourceState",
     "StreamState",
+    "TableFile",
     "TableState",
     "Timeline",
     "View",

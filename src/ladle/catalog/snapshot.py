@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ladle.access import User
-from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import Access, token_from_json
 from ladle.catalog.now import activated, now_of_clocks
@@ -291,9 +290,9 @@ def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     table = catalog.tables[entry["table"].lower()]
-    version = {"file": entry["file"], "rows": entry["rows"], "bytes": entry["bytes"], "version": table.version + 1}
-    changed = replace(table, **version, checks=Checks.from_json(entry.get("checks")))
-    return catalog._with_table(changed.recorded(catalog.seq, catalog.epoch, entry.get("at_us", 0)))
+    # Entries of versions that told no subscriber of tables were no epochs, and have no time.
+    number = catalog.epoch + ("at_us" in entry)
+    return replace(catalog, epoch=number)._with_table(table.following(catalog.seq, number, entry))
 
 
 def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:

@@ -1,9 +1,10 @@
-"""What an epoch adds to an answer, for subscribers.
+"""What an epoch adds to an answer, for subscribers: tuples of a stream, or the next version of a table.
 
 Nothing is kept for a subscriber: it says up to which epoch it knows, and the rows that came since are read like those
 of any answer, from a snapshot, in its own thread. So a slow one slows nobody, and one that was away, or whose engine
 was, goes on where it stopped. The timeline (`catalog/timeline.py`) says how many tuples a stream had after each entry,
-and its clock; so the answer *as of* an entry is that over the tuples with ids below that number. Where rows are picked
+its clock, and at which version a table was; so the answer *as of* an entry is that over the tuples with ids below that
+number, and over the rows of that version. Where rows are picked
 from one stream, what an epoch adds is read from its own tuples; of any other query it is what the answer as of its
 entry has and the one before has not.
 """
@@ -18,12 +19,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ladle.answer import Answer
-from ladle.catalog import Catalog, QueryState, StreamState, now_of_clocks
+from ladle.catalog import Catalog, QueryState, StreamState, Timeline, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
+from ladle.engine.versions import versions_of
 from ladle.errors import Gone, unknown
 from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
 
@@ -47,6 +49,59 @@ class _Arrivals:
     last: int
     before_us: int | None
     clock_us: int
+
+
+class _Past:
+    """What a plan reads, as of any entry that positions are promised for."""
+
+    def __init__(self, store: Store, plan: Plan, catalog: Catalog) -> None:
+        self.reader = Reader(store, catalog, store.clock.now_us())
+        self.streams = {name: stream for name in plan.streams if (stream := catalog.stream(name)) is not None}
+        self._tables = {scan: table for scan in plan.tables if (table := catalog.table(scan.table)) is not None}
+        self._versions = {scan: versions_of(store, table, scan.columns) for scan, table in self._tables.items()}
+
+    def refuse_forgotten(self, since: int) -> None:
+        """Raises if what was told up to an epoch can't be known any more."""
+        first = max((timeline.base.epoch for timeline in self._timelines), default=0)
+        for stream in self.streams.values():
+            if since < stream.forgotten:
+                first = max(first, *(each.forgotten for each in self.streams.values()))
+                raise _gone(f"have tuples of stream '{stream.name}' that are beyond its retention", first)
+            if since < stream.timeline.base.epoch:
+                raise _gone(f"of stream '{stream.name}' are beyond what positions are promised for", first)
+        for table in self._tables.values():
+            if since < table.timeline.base.epoch:
+                raise _gone(f"need versions of table '{table.name}' that are no longer kept", first)
+
+    def steps(self, since: int) -> list[tuple[int, int]]:
+        """The entries that changed something after an epoch, in order, and their epochs."""
+        records = [record for timeline in self._timelines for record in timeline.after_epoch(since)]
+        return sorted({(record.entry, record.epoch) for record in records})
+
+    def now_us(self, entry: int) -> tuple[int | None, int]:
+        """NOW, which is None while it is undefined, and the latest time that is known, as of an entry."""
+        clocks = [(stream, stream.timeline.at(entry).clock_us) for stream in self.streams.values()]
+        changed = [table.timeline.at(entry).at_us for table in self._tables.values()]
+        # Where tuples are stamped on arrival, NOW is that of the last one, or of a later change of a table.
+        known = [*(clock_us for _, clock_us in clocks), *changed]
+        latest_us = max((us for us in known if us), default=self.reader.wall_us)
+        return now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us, latest_us
+
+    def tables_at(self, entry: int) -> dict[str, pa.Table]:
+        """The tables' rows by relation."""
+        return {
+            scan.relation: self._versions[scan].at(table.timeline.at(entry).total)
+            for scan, table in self._tables.items()
+        }
+
+    @property
+    def _timelines(self) -> list[Timeline]:
+        return [each.timeline for each in self.streams.values()] + [each.timeline for each in self._tables.values()]
+
+
+def _gone(why: str, first: int) -> Gone:
+    hint = f"subscribe with since={first}, and invoke the query for what there is"
+    return Gone(f"Epochs up to {first} {why}.", hint=hint)
 
 
 class Changes:
@@ -100,13 +155,11 @@ class Changes:
     def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[_Step]:
         """Epoch by epoch: what it adds."""
         plan = query.plan
-        reader = Reader(self._store, catalog, self._store.clock.now_us())
-        streams = {name: _stream(catalog, name) for name in plan.streams}
-        for stream in streams.values():
-            refuse_forgotten(stream, since)
+        past = _Past(self._store, plan, catalog)
+        past.refuse_forgotten(since)
         if plan.residual.engine is Engine.PROJECTION:
-            return self._picked(plan, reader, streams[plan.streams[0]], since)
-        return self._differences(plan, reader, streams, since)
+            return self._picked(plan, past.reader, past.streams[plan.streams[0]], since)
+        return self._differences(plan, past, since)
 
     def _picked(self, plan: Plan, reader: Reader, stream: StreamState, since: int) -> Iterator[_Step]:
         """Of a query that picks rows of one stream: what came into its window."""
@@ -127,38 +180,31 @@ class Changes:
             window = resolved(scan, extents[-1][0])
             yield arrivals.epoch, Answer(table, arrivals.epoch, to_datetime(arrivals.clock_us), (window,))
 
-    def _differences(
-        self, plan: Plan, reader: Reader, streams: Mapping[str, StreamState], since: int
-    ) -> Iterator[_Step]:
+    def _differences(self, plan: Plan, past: _Past, since: int) -> Iterator[_Step]:
         """Of any query: what its answer has after an entry and had not before it."""
-        steps = {record.entry: record.epoch for each in streams.values() for record in each.timeline.after_epoch(since)}
         before: Answer | None = None
-        for entry, epoch in sorted(steps.items()):
+        for entry, epoch in past.steps(since):
             if before is None:
-                before = self._as_of(plan, reader, streams, entry - 1, epoch - 1)
-            after = self._as_of(plan, reader, streams, entry, epoch)
+                before = self._as_of(plan, past, entry - 1, epoch - 1)
+            after = self._as_of(plan, past, entry, epoch)
             table = added(after.table, before.table)
             yield epoch, Answer(table, epoch, after.now, after.windows) if len(table) else None
             before = after
 
-    def _as_of(self, plan: Plan, reader: Reader, streams: Mapping[str, StreamState], entry: int, epoch: int) -> Answer:
-        """The answer over the tuples that had arrived after an entry."""
-        records = {name: stream.timeline.at(entry) for name, stream in streams.items()}
-        clocks = [(streams[name], record.clock_us) for name, record in records.items()]
-        # Tuples that are stamped on arrival: the last of them is as late as it was.
-        arrived_us = max((clock_us for _, clock_us in clocks if clock_us is not None), default=None)
-        latest_us = self._store.clock.now_us() if arrived_us is None else arrived_us
-        found_us = now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us
+    def _as_of(self, plan: Plan, past: _Past, entry: int, epoch: int) -> Answer:
+        """The answer over the tuples that had arrived after an entry, and the tables as they stood."""
+        records = {name: stream.timeline.at(entry) for name, stream in past.streams.items()}
+        found_us, latest_us = past.now_us(entry)
         now_us = latest_us if found_us is None else found_us
         relations: dict[str, pa.Table] = {}
         windows = []
         for scan in plan.scans:
             record = records[scan.block.stream]
-            last_row = reader.place(streams[scan.block.stream], record.total)
-            extent = reader.extent_as_of(scan, found_us, last_row, record.clock_us)
-            relations[scan.relation] = reader.read_arrivals(scan, extent, last_row)
+            last_row = past.reader.place(past.streams[scan.block.stream], record.total)
+            extent = past.reader.extent_as_of(scan, found_us, last_row, record.clock_us)
+            relations[scan.relation] = past.reader.read_arrivals(scan, extent, last_row)
             windows.append(resolved(scan, extent))
-        relations |= {each.relation: reader.table(each) for each in plan.tables}
+        relations |= past.tables_at(entry)
         return Answer(self._run(plan, relations, now_us), epoch, to_datetime(now_us), tuple(windows))
 
     def _run(self, plan: Plan, relations: Mapping[str, pa.Table], now_us: int) -> pa.Table:
@@ -171,25 +217,6 @@ class Changes:
             return
         with self._store.committed:
             self._store.committed.wait_for(lambda: self._store.catalog.seq != seen, seconds_max)
-
-
-def refuse_forgotten(stream: StreamState, since: int) -> None:
-    """Raises if what was told up to an epoch can't be known any more."""
-    base = stream.timeline.base.epoch
-    if since < stream.forgotten:
-        first = max(stream.forgotten, base)
-        told = f"Epochs up to {first} have tuples of stream '{stream.name}' that are beyond its retention."
-    elif since < base:
-        first, told = base, f"Epochs up to {base} of stream '{stream.name}' are beyond what positions are promised for."
-    else:
-        return
-    raise Gone(told, hint=f"subscribe with since={first}, and invoke the query for what there is")
-
-
-def _stream(catalog: Catalog, name: str) -> StreamState:
-    stream = catalog.stream(name)
-    assert stream is not None, "the stream of a bound plan"
-    return stream
 
 
 def added(after: pa.Table, before: pa.Table) -> pa.Table:
