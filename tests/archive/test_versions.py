@@ -56,6 +56,7 @@ def test_what_two_versions_have_is_not_written() -> None:
         ([0, 1, 2, 2, 3, 4, 5], 1, 0, False),
         ([1, 4, 5], 0, 3, False),
         ([1, 9, 9, 3, 4, 5], 2, 2, False),
+        ([2, 2, 3, 4, 5, 6], 1, 1, False),
         ([], 0, 6, False),
     ):
         found = Difference.between(older, pa.table({"n": pa.array(newer, pa.int64())}))

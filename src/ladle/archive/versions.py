@@ -7,7 +7,7 @@ by column, in Arrow and NumPy. Versions come back in their order, because the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ladle.archive.tables import write_version
 from ladle.columns import from_numpy, from_strings, to_numpy
 
 Int64s = npt.NDArray[np.int64]
+_CODES_MAX = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,15 @@ class Difference:
     @staticmethod
     def between(older: pa.Table, newer: pa.Table) -> Difference:
         """What leads from the newer version to the older."""
-        codes = _codes(pa.concat_tables([older, newer]))
-        kept_of_older, kept_of_newer = _kept(_numbered(codes[: len(older)]), _numbered(codes[len(older) :]))
-        places = np.flatnonzero(~kept_of_older)
-        return Difference(np.flatnonzero(~kept_of_newer), places, older.take(from_numpy(places)))
+        columns = [_column_codes(column) for column in pa.concat_tables([older, newer]).columns]
+        first, second = ([codes[part] for codes in columns] for part in (slice(len(older)), slice(len(older), None)))
+        # An UPDATE leaves the other rows where they are; after anything else, rows are searched for.
+        dropped = places = _changed_in_place(first, second)
+        if dropped is None or places is None:
+            codes = _row_codes(columns, len(older) + len(newer))
+            kept_of_older, kept_of_newer = _kept(_numbered(codes[: len(older)]), _numbered(codes[len(older) :]))
+            dropped, places = np.flatnonzero(~kept_of_newer), np.flatnonzero(~kept_of_older)
+        return Difference(dropped, places, older.take(from_numpy(places)))
 
     @staticmethod
     def of_prefix(rows: int, newer: pa.Table) -> Difference:
@@ -130,16 +136,31 @@ def _kept(older: Int64s, newer: Int64s) -> tuple[npt.NDArray[np.bool_], npt.NDAr
     return ~_without(len(older), of_older[ascending]), ~_without(len(newer), of_newer[ascending])
 
 
-def _codes(rows: pa.Table) -> Int64s:
-    """A number for each row; two are equal where the rows are."""
-    codes = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.columns:
-        own = _column_codes(column)
-        _, codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
-    return codes
+def _changed_in_place(older: Sequence[Int64s], newer: Sequence[Int64s]) -> Int64s | None:
+    """Which rows are not the same at the same place, if there are as many and most of them are the same."""
+    if len(older[0]) != len(newer[0]):
+        return None
+    equal = np.logical_and.reduce([one == other for one, other in zip(older, newer, strict=True)])
+    return np.flatnonzero(~equal) if int(equal.sum()) * 2 >= len(equal) else None
+
+
+def _row_codes(columns: Sequence[Int64s], rows: int) -> Int64s:
+    """A number below that of all rows for each row; two are equal where the rows are."""
+    codes, most = np.zeros(rows, dtype=np.int64), 1
+    for own in columns:
+        distinct = int(own.max(initial=0)) + 1
+        if most * distinct >= _CODES_MAX:
+            codes, most = _renumbered(codes), rows
+        codes, most = codes * distinct + own, most * distinct
+    return _renumbered(codes)
+
+
+def _renumbered(codes: Int64s) -> Int64s:
+    return np.unique(codes, return_inverse=True)[1]
 
 
 def _column_codes(column: pa.ChunkedArray) -> Int64s:
+    """A number for each value; two are equal where the values are."""
     array = column.combine_chunks()
     if pa.types.is_nested(array.type):
         array = from_strings([repr(value) for value in array.to_pylist()])
