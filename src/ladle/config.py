@@ -25,6 +25,8 @@ _MASTER = re.compile(r"local|local\[.+\]|local-cluster\[.+\]|spark://[^/\s]+:\d+
 _CHOICES = {"eddy_policy": POLICIES, "anonymous": ANONYMOUS}
 _MAY_BE_ZERO = {
     "grace_seconds",
+    "positions_seconds_max",
+    "table_versions_max",
     "cache_bytes_max",
     "kept_bytes_max",
     "aggregates_bytes_max",
@@ -90,6 +92,10 @@ class Settings:
     """Pushed bytes that may wait in one stream's inbox; beyond it a push is refused."""
     table_bytes_max: int = 1 << 28
     """Rows that a table may have, as bytes in memory; a statement that would make it larger is refused."""
+    positions_seconds_max: float = 0.0
+    """For how long a subscription may go on from where it was; 0: for as long as its streams retain their tuples."""
+    table_versions_max: int = 1_024
+    """Replaced versions of a table that subscriptions may go on from; with `table_bytes_max` bytes in all at most."""
     retry_seconds_max: float = 60.0
     """The longest pause before a failed source is started again."""
     grace_seconds: float = 60.0

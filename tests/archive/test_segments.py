@@ -26,12 +26,10 @@ from tests.archive.strategies import TRADES, tables, trades
 from ladle.archive.cache import SegmentCache
 from ladle.archive.files import MissingFile
 from ladle.archive.segments import (
-    EPOCHS_KEY,
     DataFile,
     Segment,
     SegmentWriter,
     compact,
-    read_epochs,
     read_file,
     read_segment,
     verify_file,
@@ -144,13 +142,12 @@ def test_the_writer_takes_what_spark_hands_over(tmp_path: Path) -> None:
 
 def test_what_the_file_says_of_itself(tmp_path: Path) -> None:
     table = trades(0, 1_000).append_column("unique", pa.array([f"id-{n}" for n in range(1_000)]))
-    with SegmentWriter(tmp_path, "x.parquet", table.schema, "at", metadata={"who": "me"}) as writer:
+    with SegmentWriter(tmp_path, "x.parquet", table.schema, "at") as writer:
         writer.add(table)
         writer.finish()
     footer = pq.read_metadata(tmp_path / "x.parquet")
     group = footer.row_group(0)
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(footer.num_columns)}
-    assert footer.metadata[b"who"] == b"me"
     assert all(column.statistics.has_min_max for column in columns.values())
     assert "RLE_DICTIONARY" in columns["symbol"].encodings
     assert not any("RLE_DICTIONARY" in columns[name].encodings for name in ("price", "at", "unique"))
@@ -254,11 +251,7 @@ def test_compaction_keeps_rows_order_and_epochs(
         path = directory / "both.parquet"
         table = pa.concat_tables(read_file(path, schema.names, schema))
         assert table.drop_columns(["venue"]).equals(trades(0, sum(sizes)))
-        epochs: dict[int, int] = {}
-        for file in files:
-            epochs[file.epoch_first] = epochs.get(file.epoch_first, 0) + file.rows
-        assert read_epochs(path, both) == list(epochs.items())
-        assert json.loads(pq.read_metadata(path).metadata[EPOCHS_KEY.encode()]) == [list(e) for e in epochs.items()]
+        assert (both.epoch_first, both.first_id) == (3, 0)
         assert all(segment.rows == again for segment in both.segments[:-1])
         assert set(os.listdir(directory)) >= {file.name for file in files}
 

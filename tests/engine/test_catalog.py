@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ladle import catalog as entries
 from ladle import sql
 from ladle.archive.segments import DataFile, Segment
-from ladle.catalog import Catalog, Pages, StreamState, View
+from ladle.catalog import Catalog, Pages, Record, Replaced, StreamState, TableFile, Timeline, View
 from ladle.plan.query import plan_to_json
-from ladle.schema import Column, StreamSchema
+from ladle.schema import Column, StreamSchema, TableSchema
 from ladle.sql.statements import Materialize
 from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import as_files
@@ -338,3 +338,32 @@ def test_a_schema_travels_without_what_was_made_of_it() -> None:
     assert schema.select(("b",)) is schema.select(("b",))
     assert pickle.dumps(schema) == before
     assert pickle.loads(before) == schema
+
+
+def test_a_checkpoint_from_before_there_were_timelines() -> None:
+    """Files get the ids of the newest tuples, and positions are known from the checkpoint on."""
+    columns = (Column("n", pa.int32()), Column("at", pa.timestamp("us", "UTC")))
+    state = Catalog().apply(1, entries.create_stream("s", StreamSchema(columns, "at"), None, None))
+    state = state.apply(2, entries.create_table("t", TableSchema(columns)))
+    for number in range(3, 9):
+        file = DataFile(f"f{number}", 10, 0, 0, 0, (Segment(number, 5, 5 + number), Segment(1, 2, 3)))
+        state = state.apply(number, entries.epoch("s", "src", number, 0, [file], []))
+    state = state.apply(9, entries.replace_files("s", ["f3"], [], "retention"))
+    newest = TableFile("v1.parquet", 1, 100, None)
+    state = state.apply(10, entries.set_table("t", 7, newest, Replaced(0, None), 0))
+    assert state.tables["t"].timeline.at(9).total == 0
+    old = json.loads(json.dumps(state.to_json()))
+    for stream in (old["streams"][0], old["streams"][0]["quarantine"]):
+        del stream["timeline"]
+        stream["files"] = [file[:6] for file in stream["files"]]
+    old["tables"] = [table[:7] for table in old["tables"]]
+    again = Catalog.from_json(old)
+    stream, table = again.streams["s"], again.tables["t"]
+    assert [file.first_id for file in stream.files] == [file.first_id for file in state.streams["s"].files]
+    assert stream.timeline.base == Record(10, state.epoch, stream.rows, stream.clock_us, 0)
+    assert stream.quarantine is not None
+    assert stream.quarantine.timeline == Timeline()
+    assert (table.timeline.base, table.replaced) == (Record(10, state.epoch, 1, None, 0), ())
+    following = again.apply(11, entries.set_table("t", 8, None, Replaced(1, None), 0))
+    assert [record.total for record in following.tables["t"].timeline] == [2]
+    assert following.tables["t"].oldest == 1

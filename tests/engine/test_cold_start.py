@@ -15,7 +15,7 @@ import pytest
 
 from ladle import catalog as entries
 from ladle.archive.log import Log
-from ladle.archive.segments import EPOCHS_KEY, DataFile, Segment, SegmentWriter
+from ladle.archive.segments import DataFile, Segment, SegmentWriter
 from ladle.catalog import Catalog
 from ladle.clock import to_us
 from ladle.testing import connect_inline
@@ -105,9 +105,7 @@ def write_epochs(directory: Path, name: str, first: int, count: int, level: int)
     numbers = range(first * ROWS_PER_EPOCH, (first + count) * ROWS_PER_EPOCH)
     moments = pa.array([START_US + n * 1_000_000 for n in numbers], pa.int64()).cast(pa.timestamp("us", "UTC"))
     table = pa.table({"n": pa.array(numbers, pa.int32()), "at": moments})
-    boundaries = [[epoch + 1, ROWS_PER_EPOCH] for epoch in range(first, first + count)]
-    metadata = {EPOCHS_KEY: json.dumps(boundaries)} if level else None
-    with SegmentWriter(directory, name, table.schema, "at", metadata=metadata) as writer:
+    with SegmentWriter(directory, name, table.schema, "at") as writer:
         writer.add(table)
         written = writer.finish()
     assert written is not None

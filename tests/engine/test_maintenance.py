@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from tests.engine.rows import TICKS, at, ticks, values
 from tests.waiting import wait_until
 
 from ladle.archive.files import temporary_path
-from ladle.archive.segments import DataFile, Segment, read_epochs
+from ladle.archive.segments import DataFile, Segment
 from ladle.catalog import Segments
 from ladle.clock import ManualClock
 from ladle.engine import Database
@@ -27,9 +28,10 @@ pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
 
 
 def files_of(sizes: list[tuple[int, int]]) -> tuple[DataFile, ...]:
+    ids = accumulate((rows for rows, _ in sizes), initial=0)
     return tuple(
-        DataFile(f"f{number}", rows, level, number, number, (Segment(rows, 0, 0),))
-        for number, (rows, level) in enumerate(sizes)
+        DataFile(f"f{number}", rows, level, number, number, (Segment(rows, 0, 0),), first_id=first_id)
+        for number, ((rows, level), first_id) in enumerate(zip(sizes, ids, strict=False))
     )
 
 
@@ -87,14 +89,16 @@ def test_a_tuple_is_rewritten_a_logarithm_of_times(epochs: list[int], files_min:
     files: list[tuple[DataFile, list[int]]] = []
     rewritten: Counter[int] = Counter()
     for epoch, rows in enumerate(epochs):
-        files.append((DataFile(f"e{epoch}", rows, 0, epoch, epoch, (Segment(rows, 0, 0),)), [epoch]))
+        first_id = files[-1][0].next_id if files else 0
+        file = DataFile(f"e{epoch}", rows, 0, epoch, epoch, (Segment(rows, 0, 0),), first_id=first_id)
+        files.append((file, [epoch]))
         while run := next(mergeable(tuple(file for file, _ in files), files_min, rows_max), None):
             first = next(i for i, (file, _) in enumerate(files) if file is run[0])
             inside = [epoch for _, content in files[first : first + len(run)] for epoch in content]
             rewritten.update(inside)
             merged = DataFile(
                 f"m{rewritten.total()}", 0, run[0].level + 1, inside[0], inside[-1],
-                (Segment(sum(file.rows for file in run), 0, 0),),
+                (Segment(sum(file.rows for file in run), 0, 0),), first_id=run[0].first_id,
             )  # fmt: skip
             files[first : first + len(run)] = [(merged, inside)]
     assert [epoch for _, content in files for epoch in content] == list(range(len(epochs)))
@@ -112,6 +116,13 @@ def test_files_that_fill_a_segment_early_are_merged_too() -> None:
     files = files_of([(10, 0)] * 11)
     (run,) = mergeable(files, 16, 100)
     assert len(run) == 10
+
+
+def test_files_are_not_merged_over_a_gap() -> None:
+    """The ids of a file's tuples follow each other: what retention removed between two stays between them."""
+    files = files_of([(10, 0)] * 7)
+    runs = [[file.name for file in run] for run in mergeable((*files[:3], *files[4:]), 2, 100)]
+    assert runs == [["f0", "f1"], ["f4", "f5"]]
 
 
 def test_which_files_are_expired() -> None:
@@ -143,8 +154,7 @@ def test_compaction_keeps_order_epochs_and_answers(open_db: Open) -> None:
     assert file.level == 3
     assert values(db.sql("SELECT n FROM ticks")) == list(range(27))
     assert values(q.invoke()) == list(range(0, 27, 2))
-    directory = db.path / "streams" / str(stream.id) / "archive"
-    assert read_epochs(directory / file.name, file) == [(epoch, 1) for epoch in range(1, 28)]
+    assert [(record.epoch, record.total) for record in stream.timeline] == [(epoch, epoch) for epoch in range(1, 28)]
     cleaned(db, lambda: archive(db) == live(db))
     assert db.status().queries[0].coverage == 1.0, "what was merged is covered"
     assert db.status().problems == {}

@@ -16,6 +16,7 @@ from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, at, ticks, values
 from tests.waiting import wait_until
 
+from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.errors import Closed, LadleError, PipelineError, TypeMismatch, UnknownName
 
@@ -112,6 +113,39 @@ def test_arrival_time_is_not_for_pushers_to_say(db: Database) -> None:
             db.push("s", pa.table({"n": [1], name: [at(1)]}))
     db.push("s", [{"n": 1, "_ts": at(1)}], wait=True)
     assert quarantine(db, "s")[0][0].startswith("unknown column '_ts'")
+
+
+def test_tuples_are_stamped_when_they_are_pushed(
+    open_db: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when they are taken in, be it after a failure, a restart, or a push that is sent again with its key."""
+    db = open_db()
+    db.sql("CREATE STREAM s (n INT)")
+    stamps = []
+    with monkeypatch.context() as patch:
+        patch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+        for number in range(3):
+            clock.advance(1_000_000)
+            stamps.append(clock.now_us())
+            db.push("s", [{"n": number}], key=str(number))
+    clock.advance(60_000_000)
+
+    def fails(*_: Any) -> Any:
+        raise PipelineError("Spark is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(db._pipeline, "run_pushed", fails)
+        with pytest.raises(PipelineError):
+            db.push("s", [{"n": 1}], key="1", wait=True)
+        db.close()
+    db = open_db()
+    clock.advance(60_000_000)
+    db.push("s", [{"n": 2}], key="2", wait=True)
+    assert db.sql("SELECT n, unix_micros(ts) AS us FROM s").to_pylist() == [
+        {"n": number, "us": stamp} for number, stamp in enumerate(stamps)
+    ]
+    (stream,) = db.catalog.streams.values()
+    assert stream.timeline.at(db.catalog.seq).clock_us == stamps[-1]
 
 
 def test_rows_that_do_not_fit_are_sorted_out(db: Database) -> None:

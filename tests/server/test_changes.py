@@ -54,6 +54,23 @@ def events(http: httpx.Client, path: str, **headers: str) -> Iterator[Iterator[t
         yield parsed()
 
 
+def test_a_change_of_a_table_is_an_event(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.sql("CREATE TABLE t (n INT)")
+    db.register("SELECT ticks.n FROM ticks JOIN t ON ticks.n = t.n", name="q")
+    push(db, 1, 2)
+    with events(http, "/v1/queries/q/changes") as heard:
+        assert next(heard)[1] == "epoch"
+        db.sql("INSERT INTO t VALUES (2)")
+        first = db.catalog.epoch
+        assert next(heard)[:2] == (first, "change")
+        db.sql("UPDATE t SET n = n - 1")
+        last, _, value = next(heard)
+        assert (last, value["rows"]) == (db.catalog.epoch, [{"n": 1}])
+    with events(http, "/v1/queries/q/changes", **{"Last-Event-ID": str(first)}) as heard:
+        assert next(heard)[0] == last
+
+
 def test_events_come_in_order_and_go_on_from_an_epoch(served: tuple[Database, str], http: httpx.Client) -> None:
     db, _ = served
     db.register("SELECT n FROM ticks WHERE n > 1", name="q")

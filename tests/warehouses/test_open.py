@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ladle.archive.warehouse import boot_id
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.engine.backup import restore
+from ladle.errors import Gone
 from ladle.testing import connect_inline
 
 HERE = Path(__file__).parent
@@ -108,3 +111,28 @@ def test_backed_up_and_restored_it_answers_the_same(kept: tuple[Path, dict[str, 
     with opened(tmp_path / "restored", said) as db:
         db._ingest.drain(db.catalog.streams["orders"])
         assert db.sql("SELECT id, symbol, shares FROM orders WHERE id = 999").to_pylist() == [PENDING]
+
+
+def test_subscribers_hear_what_came_before_and_what_comes(kept: tuple[Path, dict[str, Any]]) -> None:
+    """Its log has all entries: so positions in streams are known. Older versions of tables it did not keep."""
+    warehouse, said = kept
+    with opened(warehouse, said) as db:
+        for stream in db.catalog.all_streams():
+            assert not stream.files or stream.files[-1].next_id == stream.rows
+            assert all(one.next_id <= other.first_id for one, other in pairwise(stream.files))
+        orders = db.register("SELECT id FROM orders", name="late_orders")
+        companies = db.register("SELECT symbol FROM companies", name="late_companies")
+        with pytest.raises(Gone, match="need versions of table 'companies' that are no longer kept") as gone:
+            companies.subscribe(since=0).next(0.0)
+        since = int(str(gone.value).partition("since=")[2].partition(",")[0])
+        changes = companies.subscribe(since=since)
+        db.push("orders", [{"id": 1_000, "symbol": "KO", "shares": 2, "at": "2023-11-14 22:06:00"}], wait=True)
+        db.sql("INSERT INTO companies VALUES ('MS', 'US', NULL)")
+        db.sql("UPDATE companies SET symbol = 'GS' WHERE symbol = 'MS'")
+        assert [each.to_pylist() for each in iter(partial(changes.next, 0.0), None)] == [
+            [{"symbol": "MS"}],
+            [{"symbol": "GS"}],
+        ]
+        told = [each.to_pylist() for each in iter(partial(orders.subscribe(since=0).next, 0.0), None)]
+        assert len(told) > 2
+        assert [row for change in told for row in change] == orders.invoke().to_pylist()

@@ -1,15 +1,14 @@
 """Immutable columnar segments: row groups of Parquet files that other tools can open.
 
 A file is one task's share of an epoch, cut into segments of `rows_max` tuples; compaction concatenates
-neighbouring files and keeps the epochs' boundaries in the footer. A file gets its name only when it is whole
-and on disk, and counts only once the log names it. What is read is verified (`ladle.archive.checks`).
+neighbouring files. A file gets its name only when it is whole and on disk, and counts only once the log names it. What
+is read is verified (`ladle.archive.checks`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ import pyarrow.parquet as pq
 from ladle.archive.checks import Checks, check_pages, check_whole, checks_of, damaged, parse_footer, telling_damage
 from ladle.archive.files import fsync_file, publish, storage_error, temporary_path
 from ladle.errors import TypeMismatch
-
-EPOCHS_KEY = "ladle.epochs"
-"""Footer key of a compacted file: JSON [[epoch, rows], ...] in the order of the rows."""
 
 # Measured on groups of 65,536 rows (ints, doubles, strings): lz4 11 ms and 2.8 MB, snappy 13 and 2.8, zstd
 # 17 and 2.0; dictionaries on every column 27 and 3.3, so only repetitive strings get one.
@@ -63,6 +59,13 @@ class DataFile:
     segments: tuple[Segment, ...]
     checks: Checks | None = None
     """None: it was written by a version that kept none."""
+    first_id: int = 0
+    """The id of its first tuple: how many its stream had accepted before. The others follow without a gap."""
+
+    @property
+    def next_id(self) -> int:
+        """The id after that of its last tuple."""
+        return self.first_id + self.rows
 
     @property
     def rows(self) -> int:
@@ -78,16 +81,22 @@ class DataFile:
 
     def to_json(self) -> list[Any]:
         segments = [[segment.rows, segment.ts_min_us, segment.ts_max_us] for segment in self.segments]
-        written = [self.name, self.bytes, self.level, self.epoch_first, self.epoch_last, segments]
-        return written if self.checks is None else [*written, self.checks.to_json()]
+        checks = None if self.checks is None else self.checks.to_json()
+        return [self.name, self.bytes, self.level, self.epoch_first, self.epoch_last, segments, checks, self.first_id]
+
+    @staticmethod
+    def is_numbered(value: Sequence[Any]) -> bool:
+        """Whether the JSON of a file has its first id: older versions wrote none."""
+        return len(value) == 8
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> DataFile:
-        name, size, level, epoch_first, epoch_last, segments, *checks = value
+        name, size, level, epoch_first, epoch_last, segments, *later = value
+        # Older versions wrote neither checksums nor ids.
+        checks = later[0] if later else None
+        first_id = later[1] if len(later) > 1 else 0
         cut = tuple(Segment(*segment) for segment in segments)
-        return DataFile(
-            name, size, level, epoch_first, epoch_last, cut, Checks.from_json(checks[0] if checks else None)
-        )
+        return DataFile(name, size, level, epoch_first, epoch_last, cut, Checks.from_json(checks), first_id)
 
 
 class SegmentWriter:
@@ -101,14 +110,12 @@ class SegmentWriter:
         ts_column: str,
         *,
         rows_max: int = 65_536,
-        metadata: Mapping[str, str] | None = None,
     ) -> None:
         self._path = directory / name
         self._temporary = temporary_path(self._path)
         self._schema = schema
         self._ts_column = ts_column
         self._rows_max = rows_max
-        self._metadata = dict(metadata or {})
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
@@ -134,8 +141,6 @@ class SegmentWriter:
         if writer is None:
             return None
         with self._all_or_nothing():
-            if self._metadata:
-                writer.add_key_value_metadata(self._metadata)
             writer.close()
             fsync_file(self._temporary)
             size = self._temporary.stat().st_size
@@ -270,16 +275,6 @@ def read_group(file: pq.ParquetFile, group: int, columns: Sequence[str], schema:
     return pa.Table.from_arrays(arrays, schema=pa.schema([schema.field(name) for name in columns]))
 
 
-def read_epochs(path: Path, file: DataFile) -> list[tuple[int, int]]:
-    """The epochs in a file with their numbers of rows, in the order of the rows."""
-    with telling_damage(path):
-        footer = parse_footer(path, file.checks)
-    stored = (footer.metadata or {}).get(EPOCHS_KEY.encode())
-    if stored is None:
-        return [(file.epoch_first, file.rows)]
-    return [(epoch, rows) for epoch, rows in json.loads(stored)]
-
-
 def verify_file(path: Path, file: DataFile) -> None:
     """Raises DamagedFile if a file is not what was written. All is read, and decoded if there is no checksum of it."""
     if file.checks is not None:
@@ -296,16 +291,9 @@ def compact(
     """Concatenate neighbouring files, in order, into one of the next level; the inputs stay. One that is damaged is not
     passed on: it raises.
     """
-    epochs: list[list[int]] = []
     for file in inputs:
         verify_file(directory / file.name, file)
-        for epoch, rows in read_epochs(directory / file.name, file):
-            if epochs and epochs[-1][0] == epoch:
-                epochs[-1][1] += rows
-            else:
-                epochs.append([epoch, rows])
-    metadata = {EPOCHS_KEY: json.dumps(epochs, separators=(",", ":"))}
-    with SegmentWriter(directory, name, schema, ts_column, rows_max=rows_max, metadata=metadata) as writer:
+    with SegmentWriter(directory, name, schema, ts_column, rows_max=rows_max) as writer:
         for file in inputs:
             for group in range(len(file.segments)):
                 writer.add(read_segment(directory / file.name, group, schema.names, schema, file.checks))
@@ -319,4 +307,5 @@ def compact(
         epoch_last=max(file.epoch_last for file in inputs),
         segments=written.segments,
         checks=written.checks,
+        first_id=inputs[0].first_id,
     )

@@ -19,6 +19,7 @@ from ladle.catalog.entries import (
     drop_table,
     drop_token,
     epoch,
+    forget_positions,
     grant,
     register,
     replace_files,
@@ -33,7 +34,8 @@ from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.sources import SourceState, source_of_key
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
-from ladle.catalog.tables import TableState
+from ladle.catalog.tables import Replaced, TableFile, TableState
+from ladle.catalog.timeline import Record, Timeline
 
 INBOX = "inbox"
 """The source whose batches are pushes; its batch number is the highest push taken in."""
@@ -49,11 +51,15 @@ __all__ = [
     "Pages",
     "Queries",
     "QueryState",
+    "Record",
+    "Replaced",
     "Seen",
     "Segments",
     "SourceState",
     "StreamState",
+    "TableFile",
     "TableState",
+    "Timeline",
     "View",
     "add_column",
     "create_function",
@@ -67,6 +73,7 @@ __all__ = [
     "drop_table",
     "drop_token",
     "epoch",
+    "forget_positions",
     "grant",
     "now_of_clocks",
     "register",

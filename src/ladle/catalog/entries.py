@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from ladle.access import Token
-from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import token_to_json
 from ladle.catalog.queries import Writing
+from ladle.catalog.tables import Replaced, TableFile
 from ladle.plan import Function, Plan
 from ladle.schema import Column, StreamSchema, TableSchema, encode_schema
 from ladle.sql.statements import Materialize
@@ -48,10 +48,24 @@ def create_table(name: str, schema: TableSchema) -> dict[str, Any]:
     return {"kind": "create_table", "name": name, "schema": schema.to_json()}
 
 
-def set_table(table: str, file: str | None, rows: int, size: int, checks: Checks | None) -> dict[str, Any]:
-    """A table's next version: all its rows are in this file."""
-    told = None if checks is None else checks.to_json()
-    return {"kind": "set_table", "table": table, "file": file, "rows": rows, "bytes": size, "checks": told}
+def set_table(
+    table: str, at_us: int, newest: TableFile | None, replaced: Replaced | None, keeps_from: int
+) -> dict[str, Any]:
+    """A table's next version, with all its rows; and the one it replaces, unless that is not kept. Of those before the
+    ones from a version on stay.
+    """
+    file, rows, size, checks = (None, 0, 0, None) if newest is None else newest.to_json()
+    return {
+        "kind": "set_table",
+        "table": table,
+        "at_us": at_us,
+        "file": file,
+        "rows": rows,
+        "bytes": size,
+        "checks": checks,
+        "replaced": None if replaced is None else replaced.to_json(),
+        "keeps_from": keeps_from,
+    }
 
 
 def drop_table(table: str, queries: Iterable[str] = ()) -> dict[str, Any]:
@@ -155,3 +169,8 @@ def replace_files(stream: str, removed: Iterable[str], added: Iterable[DataFile]
         "added": [file.to_json() for file in added],
         "why": why,
     }
+
+
+def forget_positions(before: int) -> dict[str, Any]:
+    """Positions before an entry are no longer promised."""
+    return {"kind": "forget_positions", "before": before}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ladle.access import User
-from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import Access, token_from_json
 from ladle.catalog.now import activated, now_of_clocks
@@ -174,8 +173,7 @@ class Catalog:
 
     def apply(self, seq: int, entry: Mapping[str, Any]) -> Catalog:
         """The catalog after one more log entry."""
-        changed = _APPLY[entry["kind"]](self, entry)
-        return replace(changed, seq=seq)
+        return _APPLY[entry["kind"]](replace(self, seq=seq), entry)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -193,8 +191,8 @@ class Catalog:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Catalog:
-        streams = [StreamState.from_json(stream) for stream in value["streams"]]
-        tables = [TableState.from_json(table) for table in value.get("tables", ())]
+        streams = [StreamState.from_json(stream, value["seq"], value["epoch"]) for stream in value["streams"]]
+        tables = [TableState.from_json(table, value["seq"], value["epoch"]) for table in value.get("tables", ())]
         catalog = Catalog(
             value["seq"],
             value["epoch"],
@@ -292,8 +290,9 @@ def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     table = catalog.tables[entry["table"].lower()]
-    version = {"file": entry["file"], "rows": entry["rows"], "bytes": entry["bytes"], "version": table.version + 1}
-    return catalog._with_table(replace(table, **version, checks=Checks.from_json(entry.get("checks"))))
+    # Entries of versions that told no subscriber of tables were no epochs, and have no time.
+    number = catalog.epoch + ("at_us" in entry)
+    return replace(catalog, epoch=number)._with_table(table.following(catalog.seq, number, entry))
 
 
 def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -389,15 +388,19 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     number = catalog.epoch + 1
     assert stream.quarantine is not None
-    files, quarantined = (
-        tuple(replace(DataFile.from_json(file), epoch_first=number, epoch_last=number) for file in entry[part])
-        for part in ("files", "quarantine")
-    )
+
+    def following(state: StreamState, part: str) -> StreamState:
+        files = [DataFile.from_json(file) for file in entry[part]]
+        if not files:
+            return state
+        state = state.appended(tuple(replace(file, epoch_first=number, epoch_last=number) for file in files))
+        return activated(catalog.all_streams(), state, number).recorded(catalog.seq, number, entry["at_us"])
+
     stream = replace(
-        activated(catalog.all_streams(), stream.appended(files), number),
+        following(stream, "files"),
         epochs=stream.epochs + 1,
         batches={**stream.batches, entry["source"]: entry["batch"]},
-        quarantine=activated(catalog.all_streams(), stream.quarantine.appended(quarantined), number),
+        quarantine=following(stream.quarantine, "quarantine"),
     ).with_keys(entry.get("keys", ()), number)
     return replace(catalog, epoch=number)._with_stream(stream)
 
@@ -410,6 +413,12 @@ def _apply_replace_files(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     if dot:
         return catalog._with_stream(replace(catalog.streams[base], quarantine=changed))
     return catalog._with_stream(changed)
+
+
+def _apply_forget_positions(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    streams = {name: stream.promising_from(entry["before"]) for name, stream in catalog.streams.items()}
+    tables = {name: table.promising_from(entry["before"]) for name, table in catalog.tables.items()}
+    return replace(catalog, streams=streams, tables=tables)
 
 
 _APPLY = {
@@ -433,4 +442,5 @@ _APPLY = {
     "revoke": _apply_revoke,
     "epoch": _apply_epoch,
     "replace_files": _apply_replace_files,
+    "forget_positions": _apply_forget_positions,
 }

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.segments import DataFile
+from ladle.catalog.timeline import Record, Timeline
 from ladle.schema import Column, StreamSchema
 
 QUARANTINE = StreamSchema(
@@ -105,6 +106,8 @@ class StreamState:
     """The epochs of the pushes that came with keys, the last ones, oldest first."""
     activation: Activation | None = None
     """When its first tuple came, if it has a time of its own and any tuple."""
+    timeline: Timeline = field(default_factory=Timeline)
+    """How many tuples it had, and its clock, after each entry."""
 
     @property
     def event_time(self) -> bool:
@@ -143,13 +146,26 @@ class StreamState:
         if not files:
             return self
         latest_us = max(file.ts_max_us for file in files)
+        rows = self.rows + sum(file.rows for file in files)
         return replace(
             self,
-            files=self.files + files,
+            files=self.files + _numbered(files, rows),
             segments=self.segments.followed_by(Segments.of(files, len(self.files))),
             clock_us=latest_us if self.clock_us is None else max(self.clock_us, latest_us),
-            rows=self.rows + sum(file.rows for file in files),
+            rows=rows,
         )
+
+    def recorded(self, entry: int, epoch: int, at_us: int) -> StreamState:
+        """With a record of what an entry made of it."""
+        record = Record(entry, epoch, self.rows, self.clock_us, at_us)
+        return replace(self, timeline=self.timeline.appended(record))
+
+    def promising_from(self, entry: int) -> StreamState:
+        """Without what only positions before an entry need."""
+        quarantine = None if self.quarantine is None else self.quarantine.promising_from(entry)
+        timeline = self.timeline.pruned(entry)
+        same = timeline is self.timeline and quarantine is self.quarantine
+        return self if same else replace(self, timeline=timeline, quarantine=quarantine)
 
     def with_activation(self, activation: Activation) -> StreamState:
         return replace(self, activation=activation)
@@ -164,17 +180,19 @@ class StreamState:
     def replaced(self, removed: set[str], added: tuple[DataFile, ...]) -> StreamState:
         """Put `added` in the place of the first of `removed` (compaction), or just drop those (retention)."""
         first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
+        gone = [file for file in self.files[first:] if file.name in removed]
         kept = [file for file in self.files[first:] if file.name not in removed]
-        files = [*self.files[:first], *(added if first < len(self.files) else ()), *kept]
+        files = [*self.files[:first], *(_numbered(added, gone[-1].next_id) if gone else ()), *kept]
         changed = replace(self, files=tuple(files), segments=Segments.of(files))
-        lost = [] if added else [file for file in self.files if file.name in removed]
-        return changed._without(lost) if lost else changed
+        return changed._without(gone) if gone and not added else changed
 
     def _without(self, lost: Sequence[DataFile]) -> StreamState:
         latest_us = max(file.ts_max_us for file in lost)
+        forgotten = max(self.forgotten, *(file.epoch_last for file in lost))
         return replace(
             self,
-            forgotten=max(self.forgotten, *(file.epoch_last for file in lost)),
+            forgotten=forgotten,
+            timeline=self.timeline.pruned(self.timeline.at_epoch(forgotten).entry),
             lost_us=latest_us if self.lost_us is None else max(self.lost_us, latest_us),
         )
 
@@ -195,11 +213,16 @@ class StreamState:
             "lost_us": self.lost_us,
             "keys": dict(self.keys),
             "activation": None if self.activation is None else self.activation.to_json(),
+            "timeline": self.timeline.to_json(),
         }
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> StreamState:
+    def from_json(value: dict[str, Any], entry: int, epoch: int) -> StreamState:
+        """From a checkpoint of that entry."""
         files = tuple(DataFile.from_json(file) for file in value["files"])
+        if not all(map(DataFile.is_numbered, value["files"])):
+            # The checkpoint was written before files knew their ids: the newest file has the newest tuples.
+            files = _numbered(files, value["rows"])
         quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
         activation = value.get("activation")
         if activation is None and value["clock_us"] is not None and schema.timestamp is not None:
@@ -209,11 +232,28 @@ class StreamState:
             **{**value, "files": files, "schema": schema}
             | {
                 "segments": Segments.of(files),
-                "quarantine": None if quarantine is None else StreamState.from_json(quarantine),
+                "quarantine": None if quarantine is None else StreamState.from_json(quarantine, entry, epoch),
                 "activation": None if activation is None else Activation.from_json(activation),
+                "timeline": _timeline(value, entry, epoch),
                 "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
             }
         )
+
+
+def _numbered(files: Sequence[DataFile], next_id: int) -> tuple[DataFile, ...]:
+    """Files whose tuples have the ids before `next_id`, one after the other."""
+    found = []
+    for file in reversed(files):
+        next_id -= file.rows
+        found.append(replace(file, first_id=next_id))
+    return tuple(reversed(found))
+
+
+def _timeline(value: dict[str, Any], entry: int, epoch: int) -> Timeline:
+    """A stream's timeline; by a checkpoint from before it was kept, it begins there, unless no tuple came before."""
+    if "timeline" in value:
+        return Timeline.from_json(value["timeline"])
+    return Timeline(Record(entry, epoch, value["rows"], value["clock_us"], 0)) if value["rows"] else Timeline()
 
 
 def _lost_us(value: dict[str, Any], files: tuple[DataFile, ...]) -> int | None:

@@ -1,12 +1,53 @@
-"""Tables as of one log entry: relations whose rows change, each version a file of its own."""
+"""Tables as of one log entry: relations whose rows change, the newest version a file of its own.
+
+Versions before it are kept for as long as a position may need them, each as what leads to it from the next
+(`ladle.archive.versions`). The timeline begins with the oldest of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, NamedTuple
 
 from ladle.archive.checks import Checks
+from ladle.catalog.timeline import Record, Timeline
 from ladle.schema import TableSchema
+
+
+class TableFile(NamedTuple):
+    """A file of a table, as the log names it."""
+
+    name: str
+    rows: int
+    bytes: int
+    checks: Checks | None
+    """None: it was written by a version that kept none."""
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.rows, self.bytes, None if self.checks is None else self.checks.to_json()]
+
+    @staticmethod
+    def from_json(value: list[Any]) -> TableFile:
+        name, rows, size, checks = value
+        return TableFile(name, rows, size, Checks.from_json(checks))
+
+
+class Replaced(NamedTuple):
+    """A version that is not the newest any more."""
+
+    rows: int
+    difference: TableFile | None
+    """What leads to it from the next version; None: its rows are the first ones of that."""
+
+    def to_json(self) -> list[Any]:
+        return [self.rows, None if self.difference is None else self.difference.to_json()]
+
+    @staticmethod
+    def from_json(value: list[Any]) -> Replaced:
+        rows, difference = value
+        return Replaced(rows, None if difference is None else TableFile.from_json(difference))
 
 
 @dataclass(frozen=True)
@@ -25,13 +66,76 @@ class TableState:
     """The size of that file."""
     checks: Checks | None = None
     """Its checksums; None: it was written by a version that kept none."""
+    timeline: Timeline = field(default_factory=Timeline)
+    """Which version it was at after each entry."""
+
+    replaced: tuple[Replaced, ...] = ()
+    """The versions before it that are kept, oldest first: from the one that the timeline begins with."""
+
+    @property
+    def files(self) -> Iterator[TableFile]:
+        """All files that it needs."""
+        if self.file is not None:
+            yield TableFile(self.file, self.rows, self.bytes, self.checks)
+        yield from (each.difference for each in self.replaced if each.difference is not None)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that is kept."""
+        return self.version - len(self.replaced)
+
+    def following(self, seq: int, epoch: int, entry: Mapping[str, Any]) -> TableState:
+        """After an entry that has its next version."""
+        version = self.version + 1
+        replaced = entry.get("replaced")
+        kept = () if replaced is None else (*self.replaced, Replaced.from_json(replaced))
+        record = Record(seq, epoch, version, None, entry.get("at_us", 0))
+        changed = replace(
+            self,
+            version=version,
+            file=entry["file"],
+            rows=entry["rows"],
+            bytes=entry["bytes"],
+            checks=Checks.from_json(entry.get("checks")),
+            timeline=self.timeline.appended(record),
+            replaced=kept,
+        )
+        return changed.without(max(entry.get("keeps_from", version), changed.oldest))
+
+    def without(self, oldest: int) -> TableState:
+        """Without the versions before one, and without the positions that need them."""
+        begin = next(record for record in chain([self.timeline.base], self.timeline) if record.total >= oldest)
+        return self.promising_from(begin.entry)
+
+    def promising_from(self, entry: int) -> TableState:
+        """Without what only positions before an entry need."""
+        timeline = self.timeline.pruned(entry)
+        kept = self.version - timeline.base.total
+        replaced = self.replaced[len(self.replaced) - kept :] if kept else ()
+        return replace(self, timeline=timeline, replaced=replaced)
 
     def to_json(self) -> list[Any]:
-        checks = [] if self.checks is None else [self.checks.to_json()]
-        return [self.id, self.name, self.schema.to_json(), self.version, self.file, self.rows, self.bytes, *checks]
+        checks = None if self.checks is None else self.checks.to_json()
+        version = [self.version, self.file, self.rows, self.bytes, checks]
+        replaced = [each.to_json() for each in self.replaced]
+        return [self.id, self.name, self.schema.to_json(), *version, self.timeline.to_json(), replaced]
 
     @staticmethod
-    def from_json(value: list[Any]) -> TableState:
-        number, name, schema, version, file, rows, size, *checks = value
-        known = Checks.from_json(checks[0] if checks else None)
-        return TableState(number, name, TableSchema.from_json(schema), version, file, rows, size, known)
+    def from_json(value: list[Any], entry: int, epoch: int) -> TableState:
+        """From a checkpoint of that entry."""
+        number, name, schema, version, file, rows, size, *later = value
+        # Older versions wrote neither checksums nor a timeline, which begins with their checkpoint then.
+        checks = later[0] if later else None
+        begun = Timeline(Record(entry, epoch, version, None, 0))
+        return TableState(
+            number,
+            name,
+            TableSchema.from_json(schema),
+            version,
+            file,
+            rows,
+            size,
+            Checks.from_json(checks),
+            Timeline.from_json(later[1]) if len(later) > 1 else begun,
+            tuple(Replaced.from_json(each) for each in later[2]) if len(later) > 2 else (),
+        )

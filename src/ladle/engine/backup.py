@@ -277,9 +277,9 @@ def _files(store: Store, catalog: Catalog) -> Iterator[_Wanted]:
                     path = directory / file.name
                     yield _Wanted(_name(store, path), path, file.bytes, file.checks)
     for table in catalog.tables.values():
-        if table.file is not None:
-            path = store.warehouse.table(table.id) / table.file
-            yield _Wanted(_name(store, path), path, table.bytes, table.checks)
+        for version in table.files:
+            path = store.warehouse.table(table.id) / version.name
+            yield _Wanted(_name(store, path), path, version.bytes, version.checks)
 
 
 def _name(store: Store, path: Path) -> str:

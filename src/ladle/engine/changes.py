@@ -1,11 +1,12 @@
-"""What an epoch adds to an answer, for subscribers.
+"""What an epoch adds to an answer, for subscribers: tuples of a stream, or the next version of a table.
 
 Nothing is kept for a subscriber: it says up to which epoch it knows, and the rows that came since are read like those
 of any answer, from a snapshot, in its own thread. So a slow one slows nobody, and one that was away, or whose engine
-was, goes on where it stopped. The tuples of an epoch are a range in the order of arrival, also after compaction; so the
-answer *as of* an epoch is that over the tuples up to the end of its range. Where rows are picked from one stream, what
-an epoch adds is read from its own range; of any other query it is what the answer as of the epoch has and the one
-before has not.
+was, goes on where it stopped. The timeline (`catalog/timeline.py`) says how many tuples a stream had after each entry,
+its clock, and at which version a table was; so the answer *as of* an entry is that over the tuples with ids below that
+number, and over the rows of that version. Where rows are picked
+from one stream, what an epoch adds is read from its own tuples; of any other query it is what the answer as of its
+entry has and the one before has not.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from ladle.answer import Answer
-from ladle.archive.segments import read_epochs
-from ladle.catalog import Catalog, QueryState, StreamState, now_of_clocks
+from ladle.catalog import Catalog, QueryState, StreamState, Timeline, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
 from ladle.engine.layout import Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
+from ladle.engine.versions import versions_of
 from ladle.errors import Gone, unknown
 from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
 
@@ -42,7 +42,7 @@ _Step = tuple[int, Answer | None]
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """The tuples of one epoch: their range in the order of arrival, and the stream's clock before and after them."""
+    """The tuples that an entry brought: their places among those retained, and the stream's clock before and after."""
 
     epoch: int
     first: int
@@ -51,19 +51,57 @@ class _Arrivals:
     clock_us: int
 
 
-@dataclass(frozen=True)
-class _Timeline:
-    """A stream from one epoch on: how many tuples it had, what its clock was, and what came since."""
+class _Past:
+    """What a plan reads, as of any entry that positions are promised for."""
 
-    stream: StreamState
-    rows: int
-    clock_us: int | None
-    arrivals: list[_Arrivals]
+    def __init__(self, store: Store, plan: Plan, catalog: Catalog) -> None:
+        self.reader = Reader(store, catalog, store.clock.now_us())
+        self.streams = {name: stream for name in plan.streams if (stream := catalog.stream(name)) is not None}
+        self._tables = {scan: table for scan in plan.tables if (table := catalog.table(scan.table)) is not None}
+        self._versions = {scan: versions_of(store, table, scan.columns) for scan, table in self._tables.items()}
 
-    def as_of(self, epoch: int) -> tuple[int, int | None]:
-        """How many tuples it had after an epoch, in the order of arrival, and its clock."""
-        known = [each for each in self.arrivals if each.epoch <= epoch]
-        return (known[-1].last, known[-1].clock_us) if known else (self.rows, self.clock_us)
+    def refuse_forgotten(self, since: int) -> None:
+        """Raises if what was told up to an epoch can't be known any more."""
+        first = max((timeline.base.epoch for timeline in self._timelines), default=0)
+        for stream in self.streams.values():
+            if since < stream.forgotten:
+                first = max(first, *(each.forgotten for each in self.streams.values()))
+                raise _gone(f"have tuples of stream '{stream.name}' that are beyond its retention", first)
+            if since < stream.timeline.base.epoch:
+                raise _gone(f"of stream '{stream.name}' are beyond what positions are promised for", first)
+        for table in self._tables.values():
+            if since < table.timeline.base.epoch:
+                raise _gone(f"need versions of table '{table.name}' that are no longer kept", first)
+
+    def steps(self, since: int) -> list[tuple[int, int]]:
+        """The entries that changed something after an epoch, in order, and their epochs."""
+        records = [record for timeline in self._timelines for record in timeline.after_epoch(since)]
+        return sorted({(record.entry, record.epoch) for record in records})
+
+    def now_us(self, entry: int) -> tuple[int | None, int]:
+        """NOW, which is None while it is undefined, and the latest time that is known, as of an entry."""
+        clocks = [(stream, stream.timeline.at(entry).clock_us) for stream in self.streams.values()]
+        changed = [table.timeline.at(entry).at_us for table in self._tables.values()]
+        # Where tuples are stamped on arrival, NOW is that of the last one, or of a later change of a table.
+        known = [*(clock_us for _, clock_us in clocks), *changed]
+        latest_us = max((us for us in known if us), default=self.reader.wall_us)
+        return now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us, latest_us
+
+    def tables_at(self, entry: int) -> dict[str, pa.Table]:
+        """The tables' rows by relation."""
+        return {
+            scan.relation: self._versions[scan].at(table.timeline.at(entry).total)
+            for scan, table in self._tables.items()
+        }
+
+    @property
+    def _timelines(self) -> list[Timeline]:
+        return [each.timeline for each in self.streams.values()] + [each.timeline for each in self._tables.values()]
+
+
+def _gone(why: str, first: int) -> Gone:
+    hint = f"subscribe with since={first}, and invoke the query for what there is"
+    return Gone(f"Epochs up to {first} {why}.", hint=hint)
 
 
 class Changes:
@@ -117,26 +155,21 @@ class Changes:
     def _since(self, query: QueryState, catalog: Catalog, since: int) -> Iterator[_Step]:
         """Epoch by epoch: what it adds."""
         plan = query.plan
-        reader = Reader(self._store, catalog, self._store.clock.now_us())
-        timelines: dict[str, _Timeline] = {}
-        for name in plan.streams:
-            stream = catalog.stream(name)
-            assert stream is not None, "the stream of a bound plan"
-            if since < stream.forgotten:
-                raise Gone(
-                    f"Epochs up to {stream.forgotten} have tuples of stream '{stream.name}' that are beyond its "
-                    "retention.",
-                    hint=f"subscribe with since={stream.forgotten}, and invoke the query for what there is",
-                )
-            timelines[name] = self._timeline(stream, reader, since)
+        past = _Past(self._store, plan, catalog)
+        past.refuse_forgotten(since)
         if plan.residual.engine is Engine.PROJECTION:
-            return self._picked(plan, reader, timelines[plan.streams[0]])
-        return self._differences(plan, reader, timelines)
+            return self._picked(plan, past.reader, past.streams[plan.streams[0]], since)
+        return self._differences(plan, past, since)
 
-    def _picked(self, plan: Plan, reader: Reader, timeline: _Timeline) -> Iterator[_Step]:
+    def _picked(self, plan: Plan, reader: Reader, stream: StreamState, since: int) -> Iterator[_Step]:
         """Of a query that picks rows of one stream: what came into its window."""
         (scan,) = plan.scans
-        for arrivals in timeline.arrivals:
+        before = stream.timeline.at_epoch(since)
+        for record in stream.timeline.after_epoch(since):
+            assert record.clock_us is not None, "the stream has tuples"
+            first, last = (reader.place(stream, each.total) for each in (before, record))
+            arrivals = _Arrivals(record.epoch, first, last, before.clock_us, record.clock_us)
+            before = record
             extents = _new_extents(scan, arrivals)
             parts = [reader.read_arrivals(scan, extent, last_row) for extent, last_row in extents]
             rows = pa.concat_tables([part for part in parts if len(part)] or parts[:1]).combine_chunks()
@@ -147,73 +180,36 @@ class Changes:
             window = resolved(scan, extents[-1][0])
             yield arrivals.epoch, Answer(table, arrivals.epoch, to_datetime(arrivals.clock_us), (window,))
 
-    def _differences(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline]) -> Iterator[_Step]:
-        """Of any query: what its answer has after an epoch and had not before it."""
-        epochs = sorted({arrivals.epoch for timeline in timelines.values() for arrivals in timeline.arrivals})
+    def _differences(self, plan: Plan, past: _Past, since: int) -> Iterator[_Step]:
+        """Of any query: what its answer has after an entry and had not before it."""
         before: Answer | None = None
-        for epoch in epochs:
+        for entry, epoch in past.steps(since):
             if before is None:
-                before = self._as_of(plan, reader, timelines, epoch - 1)
-            after = self._as_of(plan, reader, timelines, epoch)
+                before = self._as_of(plan, past, entry - 1, epoch - 1)
+            after = self._as_of(plan, past, entry, epoch)
             table = added(after.table, before.table)
             yield epoch, Answer(table, epoch, after.now, after.windows) if len(table) else None
             before = after
 
-    def _as_of(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline], epoch: int) -> Answer:
-        """The answer over the tuples that had arrived after an epoch."""
-        states = {name: timeline.as_of(epoch) for name, timeline in timelines.items()}
-        clocks = [(timelines[name].stream, clock_us) for name, (_, clock_us) in states.items()]
-        # Tuples that are stamped on arrival: the last of them is as late as it was.
-        arrived_us = max((clock_us for _, clock_us in clocks if clock_us is not None), default=None)
-        latest_us = self._store.clock.now_us() if arrived_us is None else arrived_us
-        found_us = now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us
+    def _as_of(self, plan: Plan, past: _Past, entry: int, epoch: int) -> Answer:
+        """The answer over the tuples that had arrived after an entry, and the tables as they stood."""
+        records = {name: stream.timeline.at(entry) for name, stream in past.streams.items()}
+        found_us, latest_us = past.now_us(entry)
         now_us = latest_us if found_us is None else found_us
         relations: dict[str, pa.Table] = {}
         windows = []
         for scan in plan.scans:
-            rows, clock_us = states[scan.block.stream]
-            extent = reader.extent_as_of(scan, found_us, rows, clock_us)
-            relations[scan.relation] = reader.read_arrivals(scan, extent, rows)
+            record = records[scan.block.stream]
+            last_row = past.reader.place(past.streams[scan.block.stream], record.total)
+            extent = past.reader.extent_as_of(scan, found_us, last_row, record.clock_us)
+            relations[scan.relation] = past.reader.read_arrivals(scan, extent, last_row)
             windows.append(resolved(scan, extent))
-        relations |= {each.relation: reader.table(each) for each in plan.tables}
+        relations |= past.tables_at(entry)
         return Answer(self._run(plan, relations, now_us), epoch, to_datetime(now_us), tuple(windows))
 
     def _run(self, plan: Plan, relations: Mapping[str, pa.Table], now_us: int) -> pa.Table:
         engine = self._invoker.engine(plan, sum(map(len, relations.values())))
         return self._invoker.compute(plan, relations, now_us, engine)
-
-    def _timeline(self, stream: StreamState, reader: Reader, since: int) -> _Timeline:
-        """The epochs after `since`, in order."""
-        first_file = len(stream.files)
-        while first_file and stream.files[first_file - 1].epoch_last > since:
-            first_file -= 1
-        segments = stream.segments
-        before = segments.file < first_file
-        row = int(segments.rows[before].sum())
-        clock_us = int(segments.ts_max_us[before].max()) if before.any() else None
-        begin = (row, clock_us)
-        found: list[_Arrivals] = []
-        directory = self._store.directory(stream)
-        for number, file in enumerate(stream.files[first_file:], first_file):
-            if file.epoch_first == file.epoch_last:
-                spans = [(file.epoch_first, file.rows, file.ts_max_us)]
-            else:
-                merged = read_epochs(directory / file.name, file)
-                parts = np.split(reader.times(stream, number), np.cumsum([rows for _, rows in merged])[:-1])
-                spans = [(epoch, rows, int(of.max())) for (epoch, rows), of in zip(merged, parts, strict=True)]
-            for epoch, rows, latest_us in spans:
-                newest_us = latest_us if clock_us is None else max(clock_us, latest_us)
-                if epoch > since:
-                    if found and found[-1].epoch == epoch:
-                        known = found.pop()
-                        found.append(_Arrivals(epoch, known.first, row + rows, known.before_us, newest_us))
-                    else:
-                        found.append(_Arrivals(epoch, row, row + rows, clock_us, newest_us))
-                else:
-                    begin = (row + rows, newest_us)
-                row += rows
-                clock_us = newest_us
-        return _Timeline(stream, *begin, found)
 
     def _await_commit(self, seen: int, seconds_max: float) -> None:
         if not self._store.warehouse.writable:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from ladle import catalog as entries
 from ladle.archive.delta import DeltaFollower
 from ladle.archive.files import is_abandoned
 from ladle.archive.segments import DataFile, compact
-from ladle.catalog import Catalog, QueryState, Segments, StreamState
+from ladle.catalog import Catalog, QueryState, Segments, StreamState, Timeline
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import needed_files
 from ladle.engine.ingest import Ingest
@@ -42,6 +43,8 @@ _CLAIM_SECONDS_MAX = 5.0
 _ABANDONED_SECONDS = 600.0
 """A half-written file this old has no writer any more, wherever it ran."""
 _QUERY_SET_SECONDS = 3_600.0
+_POSITIONS_FRACTION = 0.05
+"""Positions are forgotten so often, as a part of the time for which they are promised."""
 
 
 class Maintenance:
@@ -55,6 +58,7 @@ class Maintenance:
         self._followed: dict[int, StreamState] = {}
         self._doomed: list[tuple[float, int, Path]] = []
         self._looked = -_LOOK_SECONDS
+        self._positions_looked_us = 0
         self._queries_looked: Mapping[str, QueryState] | None = None
         self.derived_bytes = {"results": 0, "joins": 0}
         """On disk, by kind, when it was last looked at."""
@@ -69,6 +73,7 @@ class Maintenance:
     def _round(self, *, thorough: bool) -> None:
         for name, task in (
             ("retention", self._retain),
+            ("positions", self._forget_positions),
             ("compaction", self._compact),
             ("delta", self._follow),
             ("clean-up", lambda: self._clean(thorough=thorough)),
@@ -99,6 +104,20 @@ class Maintenance:
         numbers = expired_files(stream.segments, len(stream.files), floor_us)
         if numbers:
             self._replace(stream, [stream.files[number] for number in numbers], (), "retention")
+
+    def _forget_positions(self) -> None:
+        """Let go of what only positions need that are no longer promised; a little late, so that entries are few."""
+        seconds = self._store.settings.positions_seconds_max
+        now_us = self._store.clock.now_us()
+        if not seconds or now_us - self._positions_looked_us < seconds * 1e6 * _POSITIONS_FRACTION:
+            return
+        self._positions_looked_us = now_us
+        catalog = self._store.catalog
+        timelines = [stream.timeline for stream in catalog.all_streams()]
+        timelines += [table.timeline for table in catalog.tables.values()]
+        before = max((_entry_at(timeline, now_us - int(seconds * 1e6)) for timeline in timelines), default=0)
+        if any(timeline.pruned(before) is not timeline for timeline in timelines):
+            self._store.commit(lambda _: entries.forget_positions(before))
 
     def _compact(self) -> None:
         merges = 0
@@ -321,8 +340,10 @@ def mergeable(
     for file in files:
         count = file.rows
         small = count * 2 <= rows_max and file.name not in spared
-        if run and (not small or file.level != run[0].level or rows + count > rows_max):
-            if small and file.level == run[0].level and len(run) > 1:
+        # Retention may have removed a file between two: their ids have a gap, which no file may have inside.
+        like = bool(run) and file.level == run[0].level and file.first_id == run[-1].next_id
+        if run and (not small or not like or rows + count > rows_max):
+            if small and like and len(run) > 1:
                 yield run
             run, rows = [], 0
         if small:
@@ -341,6 +362,11 @@ def expired_files(segments: Segments, files: int, floor_us: int) -> list[int]:
     expired[segments.file[segments.ts_max_us > floor_us]] = False
     numbers: list[int] = np.flatnonzero(expired).tolist()
     return numbers
+
+
+def _entry_at(timeline: Timeline, at_us: int) -> int:
+    """The last entry of a timeline that was made at or before a time."""
+    return max((record.entry for record in takewhile(lambda record: record.at_us <= at_us, timeline)), default=0)
 
 
 def _numbered(parent: Path) -> list[Path]:

@@ -5,7 +5,7 @@ PSoup section 3.3. Segments wholly inside the window need no look at their times
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.cache import CachedColumn, LastFile
-from ladle.archive.tables import groups_of
-from ladle.catalog import Catalog, StreamState
+from ladle.catalog import Catalog, StreamState, TableState
 from ladle.columns import from_numpy, to_numpy
 from ladle.engine.deadline import seconds_left
 from ladle.engine.gather import Numbers, Pick, collect
@@ -24,6 +23,7 @@ from ladle.engine.layout import EVERYTHING, NOTHING, Cut, Extent, Layout, Piece
 from ladle.engine.said import said_of
 from ladle.engine.side_by_side import side_by_side
 from ladle.engine.store import Store
+from ladle.engine.versions import newest_rows
 from ladle.errors import DamagedFile
 from ladle.plan import Block, Factor, RowsWindow, Scan, TableScan, TimeWindow, Window
 from ladle.plan.ranges import Ranges
@@ -46,7 +46,7 @@ class Reader:
     def __init__(self, store: Store, catalog: Catalog, wall_us: int) -> None:
         self._store = store
         self._catalog = catalog
-        self._wall_us = wall_us
+        self.wall_us = wall_us
         self._kinds: dict[int, tuple[Indices, list[BlockSet]]] = {}
         self._layouts: dict[int, Layout] = {}
         self._directories: dict[int, Path] = {}
@@ -62,7 +62,7 @@ class Reader:
         return extent._replace(end_us=now_us) if scan.window.kind is WindowKind.EVERYTHING else extent
 
     def extent_of(self, window: Window, stream: StreamState, now_us: int | None) -> Extent:
-        floor_us = stream.floor_us(self._wall_us)
+        floor_us = stream.floor_us(self.wall_us)
         extent = self._extent(window, now_us, floor_us)
         if now_us is None or not isinstance(window, RowsWindow):
             return extent
@@ -81,7 +81,7 @@ class Reader:
         """A window at NOW, without looking at rows. While NOW is undefined windows that move with it are empty."""
         if now_us is None and window.kind.moves:
             return NOTHING
-        now_us = self._wall_us if now_us is None else now_us
+        now_us = self.wall_us if now_us is None else now_us
         begin_us, end_us = window.resolve(now_us) if isinstance(window, TimeWindow) else (MIN_US, now_us)
         return Extent(begin_us if floor_us is None else max(begin_us, floor_us), end_us)
 
@@ -140,12 +140,14 @@ class Reader:
             picks.append(self._with_columns(stream, piece, pick.until(last_row - start), scan.columns))
         return collect(picks, stream.schema.select(scan.columns))
 
-    def times(self, stream: StreamState, file: int) -> Indices:
-        """The timestamps of a stream's file, by its number."""
-        layout = self._layout(stream)
-        column = (stream.schema.timestamp_column,)
-        groups = np.flatnonzero(layout.segments.file == file).tolist()
-        return np.concatenate([self.columns(stream, layout.piece(at), column, once=True)[0].values for at in groups])
+    def place(self, stream: StreamState, id_: int) -> int:
+        """How many of the retained tuples have ids below one."""
+        number = bisect_right(stream.files, id_, key=lambda file: file.first_id) - 1
+        if number < 0:
+            return 0
+        file, layout = stream.files[number], self._layout(stream)
+        at = int(layout.segments.file.searchsorted(number))
+        return (layout.order.ends[at - 1] if at else 0) + min(id_ - file.first_id, file.rows)
 
     def times_in(self, stream: StreamState, extent: Extent) -> Indices:
         """The timestamps of the tuples of an extent."""
@@ -159,24 +161,15 @@ class Reader:
 
     def table(self, scan: TableScan) -> pa.Table:
         """The rows of a table, as it stands in this snapshot; from the cache."""
-        table = self._catalog.table(scan.table)
-        assert table is not None, f"table {scan.table} of a bound plan"
-        schema = table.schema.arrow
-        fields = pa.schema([schema.field(name) for name in scan.columns])
-        if table.file is None:
-            return fields.empty_table()
-        directory, read = self._store.warehouse.table(table.id), self._store.cache.columns
-        groups = [
-            read(directory, table.file, group, scan.columns, schema, checks=table.checks)
-            for group in groups_of(table.rows)
-        ]
-        columns = [pa.chunked_array([column.array for column in parts]) for parts in zip(*groups, strict=True)]
-        return pa.Table.from_arrays(columns, schema=fields)
+        return newest_rows(self._store, self._table(scan), scan.columns)
 
     def table_rows(self, scan: TableScan) -> int:
+        return self._table(scan).rows
+
+    def _table(self, scan: TableScan) -> TableState:
         table = self._catalog.table(scan.table)
         assert table is not None, f"table {scan.table} of a bound plan"
-        return table.rows
+        return table
 
     def empty(self, scan: Scan) -> pa.Table:
         return self._stream(scan.block).schema.select(scan.columns).empty_table()
@@ -422,7 +415,7 @@ class Reader:
         Counted from the newest segment backwards, so only the segments of the window are looked at.
         """
         segments = stream.segments
-        floor_us = stream.floor_us(self._wall_us)
+        floor_us = stream.floor_us(self.wall_us)
         first = self._layout(stream).order.last_rows(rows, now_us, floor_us)
         if first is not None:
             return first

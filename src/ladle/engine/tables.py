@@ -1,7 +1,8 @@
 """Tables: relations that SQL changes, read by queries as they stand (retroactive relations of the UPA paper).
 
-A version is all rows of a table in one immutable file, durable before the log entry that names it; that entry is the
-commit. A statement reads the newest version, computes the next, and commits it if the one it read is still the newest.
+The newest version is all rows of a table in one immutable file, durable before the log entry that names it; that entry
+is the commit. A statement reads the newest version, computes the next, and commits it if the one it read is still the
+newest. The one it replaces stays for subscribers, as its difference to the next (`archive/versions.py`).
 Tables are meant to be small: dimension data, thresholds, lists of names.
 """
 
@@ -11,6 +12,7 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +21,8 @@ import pyarrow.compute as pc
 from ladle import catalog as entries
 from ladle import sql
 from ladle.archive.tables import write_version
-from ladle.catalog import Catalog, TableState
+from ladle.archive.versions import Difference
+from ladle.catalog import Catalog, Replaced, TableFile, TableState
 from ladle.config import Settings
 from ladle.engine.definitions import base_table, still_holds
 from ladle.engine.handles import Table
@@ -34,8 +37,20 @@ from ladle.sql.statements import DeleteRows, InsertRows, UpdateRows
 
 Change = InsertRows | UpdateRows | DeleteRows
 
-_Next = Callable[[Catalog, TableState], tuple[pa.Table, int]]
-"""All rows of a table's next version, and how many of them were inserted, changed or removed."""
+
+@dataclass(frozen=True)
+class _Next:
+    """A table's next version."""
+
+    rows: pa.Table
+    """All of them."""
+    changed: int
+    """How many of them were inserted, changed or removed."""
+    appended: bool = False
+    """Whether rows were only added, behind those there were."""
+
+
+_Following = Callable[[Catalog, TableState], _Next]
 
 
 class Tables:
@@ -50,7 +65,7 @@ class Tables:
     def run(self, change: Change, text: str, bound_to: Catalog) -> int:
         """Carry out a statement that was bound to a catalog; how many rows it inserted, changed or removed."""
 
-        def following(catalog: Catalog, table: TableState) -> tuple[pa.Table, int]:
+        def following(catalog: Catalog, table: TableState) -> _Next:
             match _current(change, text, bound_to, catalog, table, self._store.settings):
                 case InsertRows(_, plan):
                     return self._with(catalog, table, self._answer(plan, catalog, table))
@@ -59,18 +74,18 @@ class Tables:
                     if len(answer) != table.rows:
                         raise SqlError("SET must give one value for each row.")
                     count = pc.sum(answer.columns[-1]).as_py() or 0
-                    return _fitted(answer, table.schema), count
+                    return _Next(_fitted(answer, table.schema), count)
                 case DeleteRows(_, plan):
                     none = table.schema.arrow.empty_table()
                     kept = none if plan is None else self._answer(plan, catalog, table)
-                    return kept, table.rows - len(kept)
+                    return _Next(kept, table.rows - len(kept))
 
         return self._change(change.table, following)
 
     def insert(self, name: str, rows: Any) -> int:
         """Add rows as people have them; all of them, or none if one does not fit."""
 
-        def following(catalog: Catalog, table: TableState) -> tuple[pa.Table, int]:
+        def following(catalog: Catalog, table: TableState) -> _Next:
             return self._with(catalog, table, fitting_rows(rows, table.name, table.schema))
 
         return self._change(name, following)
@@ -82,22 +97,22 @@ class Tables:
             self._store.bury(after.seq, self._store.warehouse.table(table.id))
 
     def bury_orphans(self) -> None:
-        """Files of versions that were never committed, or were replaced before a restart, and of dropped tables."""
+        """Files of versions that were never committed, or that nobody needs any more, and of dropped tables."""
         warehouse = self._store.warehouse
         with self._publishing:
             directories = [path for path in warehouse.tables.iterdir() if path.name.isdigit()]
             listed = [path for directory in directories for path in directory.iterdir()]
             catalog = self._store.catalog
-        living = {warehouse.table(table.id): table.file for table in catalog.tables.values()}
+        living = {warehouse.table(table.id): {file.name for file in table.files} for table in catalog.tables.values()}
         buried = self._store.buried
         for path in directories:
             if path not in living and path not in buried:
                 self._store.bury(catalog.seq, path)
         for path in listed:
-            if path.parent in living and path.name != living[path.parent] and path not in buried:
+            if path.parent in living and path.name not in living[path.parent] and path not in buried:
                 self._store.bury(catalog.seq, path)
 
-    def _change(self, name: str, following: _Next) -> int:
+    def _change(self, name: str, following: _Following) -> int:
         """Make a table's next version. Statements on one table take turns, so that none computes in vain."""
         with self._lock:
             turn = self._changing.setdefault(base_table(self._store.catalog, name).id, threading.Lock())
@@ -105,42 +120,78 @@ class Tables:
             while True:
                 with self._store.pin() as catalog:
                     table = base_table(catalog, name)
-                    rows, count = following(catalog, table)
-                    if not count or self._commit(table, rows):
-                        return count
+                    version = following(catalog, table)
+                    if not version.changed or self._commit(catalog, table, version):
+                        return version.changed
 
-    def _commit(self, table: TableState, rows: pa.Table) -> bool:
+    def _commit(self, catalog: Catalog, table: TableState, version: _Next) -> bool:
         """Whether the rows are the table's next version now; not if there is another by this time."""
-        limit = self._store.settings.table_bytes_max
+        limit, rows = self._store.settings.table_bytes_max, version.rows
         if rows.nbytes > limit and len(rows) >= table.rows:
             raise LadleError(
                 f"Table '{table.name}' would have {rows.nbytes:,} bytes; it may have {limit:,}. Nothing was changed.",
                 hint="tables are for small relations: keep large ones as streams, or raise the setting table_bytes_max",
             )
-
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
-            newest = catalog.table(table.name)
-            if newest is None or (newest.id, newest.version) != (table.id, table.version):
-                return None
-            return entries.set_table(table.name, file, len(rows), size, checks)
-
         directory = self._store.warehouse.table(table.id)
-        file, size, checks = None, 0, None
+        newest, replaced = None, None
+        difference = self._difference(catalog, table, version)
         with self._publishing:
             if len(rows):
-                file = f"{uuid.uuid4().hex[:16]}-v{table.version + 1}.parquet"
-                size, checks = write_version(directory / file, rows)
-            committed = self._store.commit(make_entry)
-            if committed is None and file is not None:
-                (directory / file).unlink()
-        if committed is not None and table.file is not None:
-            self._store.bury(committed.seq, directory / table.file)
-        return committed is not None
+                path = directory / f"{uuid.uuid4().hex[:16]}-v{table.version + 1}.parquet"
+                newest = TableFile(path.name, len(rows), *write_version(path, rows))
+            if self._store.settings.table_versions_max:
+                own = None
+                if difference is not None:
+                    path = directory / f"{uuid.uuid4().hex[:16]}-v{table.version}-difference.parquet"
+                    own = TableFile(path.name, *difference.write(path))
+                replaced = Replaced(table.rows, own)
+            keeps_from = self._keeps_from(table, replaced)
 
-    def _with(self, catalog: Catalog, table: TableState, more: pa.Table) -> tuple[pa.Table, int]:
+            def make_entry(current: Catalog) -> dict[str, object] | None:
+                known = current.table(table.name)
+                if known is None or (known.id, known.version) != (table.id, table.version):
+                    return None
+                return entries.set_table(table.name, self._store.clock.now_us(), newest, replaced, keeps_from)
+
+            committed = self._store.commit(make_entry)
+            if committed is None:
+                for made in (newest, None if replaced is None else replaced.difference):
+                    if made is not None:
+                        (directory / made.name).unlink()
+                return False
+        known = committed.table(table.name)
+        living = set() if known is None else {file.name for file in known.files}
+        for file in table.files:
+            if file.name not in living:
+                self._store.bury(committed.seq, directory / file.name)
+        return True
+
+    def _difference(self, catalog: Catalog, table: TableState, version: _Next) -> Difference | None:
+        """What leads to the version that is replaced; None if its rows are the first ones of the next, or it goes."""
+        if version.appended or not self._store.settings.table_versions_max:
+            return None
+        found = Difference.between(self._rows(catalog, table), version.rows)
+        return None if found.is_prefix(table.rows) else found
+
+    def _keeps_from(self, table: TableState, replaced: Replaced | None) -> int:
+        """The oldest version that stays, by the limits on how many there are, and on their bytes."""
+        if replaced is None:
+            return table.version + 1
+        settings = self._store.settings
+        left, kept = settings.table_bytes_max, 0
+        for each in reversed((*table.replaced, replaced)):
+            left -= 0 if each.difference is None else each.difference.bytes
+            if left < 0 or kept == settings.table_versions_max:
+                break
+            kept += 1
+        return table.version + 1 - kept
+
+    def _with(self, catalog: Catalog, table: TableState, more: pa.Table) -> _Next:
+        return _Next(pa.concat_tables([self._rows(catalog, table), more]), len(more), appended=True)
+
+    def _rows(self, catalog: Catalog, table: TableState) -> pa.Table:
         reader = Reader(self._store, catalog, self._store.clock.now_us())
-        rows = reader.table(TableScan("", table.name, table.schema.names))
-        return pa.concat_tables([rows, more]), len(more)
+        return reader.table(TableScan("", table.name, table.schema.names))
 
     def _answer(self, plan: Plan, catalog: Catalog, table: TableState) -> pa.Table:
         return _fitted(self._invoker.answer(plan, catalog).table, table.schema)

@@ -199,10 +199,10 @@ def _named_files(warehouse: Warehouse, catalog: Catalog) -> Iterator[_File]:
             path = directory / file.name
             yield _File(part, path, partial(verify_file, path, file), file.checks is not None)
     for table in catalog.tables.values():
-        if table.file is not None:
-            path = warehouse.table(table.id) / table.file
-            check = partial(verify_version, path, table.bytes, table.rows, table.checks)
-            yield _File(Part.TABLES, path, check, table.checks is not None)
+        for version in table.files:
+            path = warehouse.table(table.id) / version.name
+            check = partial(verify_version, path, version.bytes, version.rows, version.checks)
+            yield _File(Part.TABLES, path, check, version.checks is not None)
 
 
 def _listed_files(warehouse: Warehouse) -> Iterator[_File]:
