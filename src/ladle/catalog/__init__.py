@@ -20,19 +20,23 @@ from ladle.catalog.entries import (
     drop_token,
     epoch,
     grant,
+    heartbeat,
+    idle,
     register,
     replace_files,
     revoke,
+    set_idle_after,
+    set_lateness,
     set_retain,
     set_table,
     unregister,
 )
-from ladle.catalog.now import now_of_clocks
+from ladle.catalog.now import may_become_idle, now_of_clocks
 from ladle.catalog.queries import Factors, QueryState
 from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.sources import SourceState, source_of_key
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
-from ladle.catalog.streams import QUARANTINE, Segments, StreamState
+from ladle.catalog.streams import QUARANTINE, ClockAt, Mark, Segments, StreamState
 from ladle.catalog.tables import TableState
 
 INBOX = "inbox"
@@ -43,8 +47,10 @@ __all__ = [
     "QUARANTINE",
     "Access",
     "Catalog",
+    "ClockAt",
     "Factors",
     "Kept",
+    "Mark",
     "Page",
     "Pages",
     "Queries",
@@ -68,10 +74,15 @@ __all__ = [
     "drop_token",
     "epoch",
     "grant",
+    "heartbeat",
+    "idle",
+    "may_become_idle",
     "now_of_clocks",
     "register",
     "replace_files",
     "revoke",
+    "set_idle_after",
+    "set_lateness",
     "set_retain",
     "set_table",
     "source_of_key",

@@ -10,7 +10,7 @@ from ladle.access import User
 from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import Access, token_from_json
-from ladle.catalog.now import activated, now_of_clocks
+from ladle.catalog.now import activated, now_of_clocks, with_activations
 from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
 from ladle.catalog.sources import SourceState
 from ladle.catalog.standing import Changing, Queries, block_key
@@ -104,14 +104,14 @@ class Catalog:
 
     def now_us(self, streams: Iterable[str], wall_us: int) -> int | None:
         """NOW of a query over these streams; None while it is undefined: none of those with a time of their own is
-        active.
+        ever was active.
 
         Where all are stamped on arrival it is the wall clock, or the last stamp if the wall clock was set back.
         """
         found = [stream for name in streams if (stream := self.stream(name)) is not None]
         if not any(stream.event_time for stream in found):
             return max([wall_us, *(stream.clock_us for stream in found if stream.clock_us is not None)])
-        return now_of_clocks((stream, stream.clock_us) for stream in found)
+        return now_of_clocks([(stream, stream.clock_at) for stream in found], self.epoch)
 
     def table(self, name: str) -> TableState | None:
         return self.tables.get(name.lower())
@@ -193,7 +193,7 @@ class Catalog:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Catalog:
-        streams = [StreamState.from_json(stream) for stream in value["streams"]]
+        streams = [StreamState.from_json(stream) for stream in with_activations(value["streams"])]
         tables = [TableState.from_json(table) for table in value.get("tables", ())]
         catalog = Catalog(
             value["seq"],
@@ -260,6 +260,8 @@ def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         entry["retain_us"],
         entry["max_ahead_us"],
         quarantine=StreamState(catalog.next_id + 1, f"{name}.quarantine", QUARANTINE),
+        lateness_us=entry.get("lateness_us"),
+        idle_after_us=entry.get("idle_after_us"),
     )
     return replace(catalog, next_id=catalog.next_id + 2)._with_stream(stream)
 
@@ -273,6 +275,27 @@ def _apply_add_column(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     return catalog._with_stream(replace(stream, retain_us=entry["retain_us"]))
+
+
+def _apply_set_lateness(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    return catalog._with_stream(replace(stream, lateness_us=entry["lateness_us"]))
+
+
+def _apply_set_idle_after(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    return catalog._with_stream(replace(stream, idle_after_us=entry["idle_after_us"]))
+
+
+def _apply_heartbeat(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream, number = catalog.streams[entry["stream"].lower()], catalog.epoch + 1
+    advanced = stream.advanced(number, entry["clock_us"], entry["at_us"])
+    return replace(catalog, epoch=number)._with_stream(activated(catalog.all_streams(), stream, advanced, number))
+
+
+def _apply_idle(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream, number = catalog.streams[entry["stream"].lower()], catalog.epoch + 1
+    return replace(catalog, epoch=number)._with_stream(stream.idled(number))
 
 
 def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -393,11 +416,13 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         tuple(replace(DataFile.from_json(file), epoch_first=number, epoch_last=number) for file in entry[part])
         for part in ("files", "quarantine")
     )
+    grown = stream.appended(files).touched(number, entry["at_us"]) if files else stream
+    rejected = stream.quarantine.appended(quarantined)
     stream = replace(
-        activated(catalog.all_streams(), stream.appended(files), number),
+        activated(catalog.all_streams(), stream, grown, number),
         epochs=stream.epochs + 1,
         batches={**stream.batches, entry["source"]: entry["batch"]},
-        quarantine=activated(catalog.all_streams(), stream.quarantine.appended(quarantined), number),
+        quarantine=activated(catalog.all_streams(), stream.quarantine, rejected, number),
     ).with_keys(entry.get("keys", ()), number)
     return replace(catalog, epoch=number)._with_stream(stream)
 
@@ -416,6 +441,10 @@ _APPLY = {
     "create_stream": _apply_create_stream,
     "add_column": _apply_add_column,
     "set_retain": _apply_set_retain,
+    "set_lateness": _apply_set_lateness,
+    "set_idle_after": _apply_set_idle_after,
+    "heartbeat": _apply_heartbeat,
+    "idle": _apply_idle,
     "drop_stream": _apply_drop_stream,
     "create_table": _apply_create_table,
     "set_table": _apply_set_table,

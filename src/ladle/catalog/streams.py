@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,12 @@ QUARANTINE = StreamSchema(
 
 KEYS_MAX = 4_096
 """Keys of pushes that are remembered for each stream: a push that is sent again comes soon after the first."""
+
+MAX_AHEAD_US = 3_600_000_000
+"""How far ahead of the wall clock a time may be, where the stream does not say."""
+
+MARKS_MAX = 65_536
+"""Marks that are remembered for each stream: 18 hours of one heartbeat a second."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -59,23 +67,44 @@ class Segments:
         )
 
 
-@dataclass(frozen=True)
-class Activation:
-    """The epoch of a stream's first tuple, and the clocks, by id, of the streams that were ahead of it then.
+class ClockAt(NamedTuple):
+    """A stream's clock at one entry of the log, and whether the stream was idle."""
 
-    Epoch 0 stands for one that was before this was kept.
+    clock_us: int
+    idle_since: int
+    """The epoch in which it became idle; 0: it is active."""
+
+
+class Mark(NamedTuple):
+    """An epoch without which a stream's clock, or whether it is idle, does not follow from its tuples: a heartbeat, an
+    entry that made it idle, or the tuples that made it active again.
     """
 
-    epoch: int = 0
-    ahead: Mapping[int, int] = field(default_factory=dict)
+    epoch: int
+    clock_us: int
+    idle: bool
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A stream became active, behind others: all clocks just before, by stream id (see `ladle.catalog.now`)."""
+
+    epoch: int
+    before: Mapping[int, ClockAt]
+    until: int | None = None
+    """The epoch from which on later clocks say as much, so that it is needed for earlier moments only."""
+
+    def counts(self, epoch: int) -> bool:
+        """Whether it is needed for NOW as of an epoch."""
+        return self.epoch <= epoch and (self.until is None or epoch < self.until)
 
     def to_json(self) -> list[Any]:
-        return [self.epoch, [list(clock) for clock in self.ahead.items()]]
+        return [self.epoch, self.until, [[stream, *clock] for stream, clock in self.before.items()]]
 
     @staticmethod
     def from_json(value: list[Any]) -> Activation:
-        epoch, ahead = value
-        return Activation(epoch, dict(ahead))
+        epoch, until, before = value
+        return Activation(epoch, {stream: ClockAt(*clock) for stream, *clock in before}, until)
 
 
 @dataclass(frozen=True)
@@ -90,7 +119,7 @@ class StreamState:
     files: tuple[DataFile, ...] = ()
     segments: Segments = field(default_factory=lambda: Segments.of(()))
     clock_us: int | None = None
-    """The highest `ts` committed."""
+    """The highest `ts`, or heartbeat, committed."""
     rows: int = 0
     """Tuples ever accepted."""
     epochs: int = 0
@@ -103,12 +132,39 @@ class StreamState:
     """The latest tuple that retention removed."""
     keys: Mapping[str, int] = field(default_factory=dict)
     """The epochs of the pushes that came with keys, the last ones, oldest first."""
-    activation: Activation | None = None
-    """When its first tuple came, if it has a time of its own and any tuple."""
+    lateness_us: int | None = None
+    """Tuples with `ts` so far behind the clock, or further, are quarantined."""
+    idle_after_us: int | None = None
+    """Without tuple or heartbeat for so long it becomes idle."""
+    touched_us: int | None = None
+    """When its last tuple or heartbeat came, by the wall clock."""
+    marks: tuple[Mark, ...] = ()
+    """The last ones, oldest first."""
+    clocks_from: int = 0
+    """Its clock as of epochs before this one is not known any more: their marks were let go."""
+    activations: tuple[Activation, ...] = ()
+    """Where it became active and NOW of some set of streams would have gone back, oldest first."""
+    now_from: int = 0
+    """NOW of this and other streams, as of epochs before this one, is not known any more."""
 
     @property
     def event_time(self) -> bool:
         return self.schema.timestamp is not None
+
+    @cached_property
+    def clock_at(self) -> ClockAt | None:
+        """Its clock and whether it is idle; None before its first tuple or heartbeat."""
+        return None if self.clock_us is None else ClockAt(self.clock_us, self.idle_since)
+
+    @property
+    def idle_since(self) -> int:
+        """The epoch in which it became idle; 0: it is not idle."""
+        return self.marks[-1].epoch if self.marks and self.marks[-1].idle else 0
+
+    def mark_as_of(self, epoch: int) -> Mark | None:
+        """The last mark up to an epoch."""
+        at = bisect_right(self.marks, epoch, key=lambda mark: mark.epoch)
+        return self.marks[at - 1] if at else None
 
     @property
     def retained_rows(self) -> int:
@@ -128,6 +184,15 @@ class StreamState:
         if self.retain_us is None or (self.event_time and self.clock_us is None):
             return None
         return self.clock(wall_us) - self.retain_us
+
+    def late_us(self) -> int | None:
+        """Tuples with `ts` at or before this come too late."""
+        return None if self.lateness_us is None or self.clock_us is None else self.clock_us - self.lateness_us
+
+    def ceiling_us(self, wall_us: int) -> int | None:
+        """Times after this are refused; None when tuples are stamped on arrival."""
+        ahead_us = MAX_AHEAD_US if self.max_ahead_us is None else self.max_ahead_us
+        return wall_us + ahead_us if self.event_time else None
 
     def gone_us(self, wall_us: int) -> int | None:
         """The latest tuple that is beyond retention, removed or not; None when every tuple that ever came is seen.
@@ -151,8 +216,26 @@ class StreamState:
             rows=self.rows + sum(file.rows for file in files),
         )
 
-    def with_activation(self, activation: Activation) -> StreamState:
-        return replace(self, activation=activation)
+    def touched(self, epoch: int, wall_us: int) -> StreamState:
+        """Tuples came at a time of the wall clock: it is not idle any more."""
+        assert self.clock_us is not None, "it has tuples"
+        changed = replace(self, touched_us=wall_us)
+        return changed._marked(Mark(epoch, self.clock_us, idle=False)) if self.idle_since else changed
+
+    def advanced(self, epoch: int, clock_us: int, wall_us: int) -> StreamState:
+        """A heartbeat came."""
+        return replace(self, clock_us=clock_us, touched_us=wall_us)._marked(Mark(epoch, clock_us, idle=False))
+
+    def idled(self, epoch: int) -> StreamState:
+        assert self.clock_us is not None, "only what was active becomes idle"
+        return self._marked(Mark(epoch, self.clock_us, idle=True))
+
+    def _marked(self, mark: Mark) -> StreamState:
+        marks = (*self.marks, mark)
+        if len(marks) <= MARKS_MAX:
+            return replace(self, marks=marks)
+        kept = marks[-MARKS_MAX:]
+        return replace(self, marks=kept, clocks_from=kept[0].epoch)
 
     def with_keys(self, keys: Iterable[str], epoch: int) -> StreamState:
         """Pushes with these keys were taken in."""
@@ -172,9 +255,13 @@ class StreamState:
 
     def _without(self, lost: Sequence[DataFile]) -> StreamState:
         latest_us = max(file.ts_max_us for file in lost)
+        forgotten = max(self.forgotten, *(file.epoch_last for file in lost))
+        first = self.mark_as_of(forgotten)
         return replace(
             self,
-            forgotten=max(self.forgotten, *(file.epoch_last for file in lost)),
+            forgotten=forgotten,
+            # Nobody asks for clocks before that.
+            marks=self.marks if first is None else self.marks[self.marks.index(first) :],
             lost_us=latest_us if self.lost_us is None else max(self.lost_us, latest_us),
         )
 
@@ -194,23 +281,26 @@ class StreamState:
             "forgotten": self.forgotten,
             "lost_us": self.lost_us,
             "keys": dict(self.keys),
-            "activation": None if self.activation is None else self.activation.to_json(),
+            "lateness_us": self.lateness_us,
+            "idle_after_us": self.idle_after_us,
+            "touched_us": self.touched_us,
+            "marks": [[mark.epoch, mark.clock_us, int(mark.idle)] for mark in self.marks],
+            "clocks_from": self.clocks_from,
+            "activations": [activation.to_json() for activation in self.activations],
+            "now_from": self.now_from,
         }
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> StreamState:
         files = tuple(DataFile.from_json(file) for file in value["files"])
         quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
-        activation = value.get("activation")
-        if activation is None and value["clock_us"] is not None and schema.timestamp is not None:
-            # The checkpoint was written before activations were kept.
-            activation = Activation().to_json()
         return StreamState(
             **{**value, "files": files, "schema": schema}
             | {
                 "segments": Segments.of(files),
                 "quarantine": None if quarantine is None else StreamState.from_json(quarantine),
-                "activation": None if activation is None else Activation.from_json(activation),
+                "marks": tuple(Mark(epoch, us, bool(idle)) for epoch, us, idle in value.get("marks", ())),
+                "activations": tuple(map(Activation.from_json, value.get("activations", ()))),
                 "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
             }
         )

@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from ladle.answer import Answer
-from ladle.archive.segments import read_epochs
-from ladle.catalog import Catalog, QueryState, StreamState, now_of_clocks
+from ladle.archive.segments import DataFile, read_epochs
+from ladle.catalog import Catalog, ClockAt, Mark, QueryState, StreamState, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
-from ladle.engine.layout import Extent
+from ladle.engine.layout import EVERYTHING, Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.errors import Gone, unknown
-from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
+from ladle.plan import Engine, Plan, RowsWindow, Scan
 
 _LOOK_SECONDS = 0.1
 """How often a process that only reads looks for commits of the one that writes."""
@@ -42,13 +42,25 @@ _Step = tuple[int, Answer | None]
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """The tuples of one epoch: their range in the order of arrival, and the stream's clock before and after them."""
+    """What one epoch did to a stream: the range of its tuples in the order of arrival, and the clock before and after.
+
+    A heartbeat, and becoming idle, is an epoch without tuples.
+    """
 
     epoch: int
     first: int
     last: int
     before_us: int | None
-    clock_us: int
+    after: ClockAt
+
+    @property
+    def clock_us(self) -> int:
+        return self.after.clock_us
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are tuples, or the clock advanced."""
+        return self.first < self.last or self.before_us != self.clock_us
 
 
 @dataclass(frozen=True)
@@ -57,13 +69,13 @@ class _Timeline:
 
     stream: StreamState
     rows: int
-    clock_us: int | None
+    clock: ClockAt | None
     arrivals: list[_Arrivals]
 
-    def as_of(self, epoch: int) -> tuple[int, int | None]:
+    def as_of(self, epoch: int) -> tuple[int, ClockAt | None]:
         """How many tuples it had after an epoch, in the order of arrival, and its clock."""
         known = [each for each in self.arrivals if each.epoch <= epoch]
-        return (known[-1].last, known[-1].clock_us) if known else (self.rows, self.clock_us)
+        return (known[-1].last, known[-1].after) if known else (self.rows, self.clock)
 
 
 class Changes:
@@ -122,12 +134,7 @@ class Changes:
         for name in plan.streams:
             stream = catalog.stream(name)
             assert stream is not None, "the stream of a bound plan"
-            if since < stream.forgotten:
-                raise Gone(
-                    f"Epochs up to {stream.forgotten} have tuples of stream '{stream.name}' that are beyond its "
-                    "retention.",
-                    hint=f"subscribe with since={stream.forgotten}, and invoke the query for what there is",
-                )
+            _refuse_gone(stream, since, several=len(plan.streams) > 1)
             timelines[name] = self._timeline(stream, reader, since)
         if plan.residual.engine is Engine.PROJECTION:
             return self._picked(plan, reader, timelines[plan.streams[0]])
@@ -137,7 +144,10 @@ class Changes:
         """Of a query that picks rows of one stream: what came into its window."""
         (scan,) = plan.scans
         for arrivals in timeline.arrivals:
-            extents = _new_extents(scan, arrivals)
+            if not arrivals.moves:
+                yield arrivals.epoch, None
+                continue
+            extents = _new_extents(scan, arrivals, timeline.stream.retain_us)
             parts = [reader.read_arrivals(scan, extent, last_row) for extent, last_row in extents]
             rows = pa.concat_tables([part for part in parts if len(part)] or parts[:1]).combine_chunks()
             if not len(rows):
@@ -162,17 +172,17 @@ class Changes:
     def _as_of(self, plan: Plan, reader: Reader, timelines: Mapping[str, _Timeline], epoch: int) -> Answer:
         """The answer over the tuples that had arrived after an epoch."""
         states = {name: timeline.as_of(epoch) for name, timeline in timelines.items()}
-        clocks = [(timelines[name].stream, clock_us) for name, (_, clock_us) in states.items()]
+        clocks = [(timelines[name].stream, clock) for name, (_, clock) in states.items()]
         # Tuples that are stamped on arrival: the last of them is as late as it was.
-        arrived_us = max((clock_us for _, clock_us in clocks if clock_us is not None), default=None)
+        arrived_us = max((clock.clock_us for _, clock in clocks if clock is not None), default=None)
         latest_us = self._store.clock.now_us() if arrived_us is None else arrived_us
-        found_us = now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us
+        found_us = now_of_clocks(clocks, epoch) if any(stream.event_time for stream, _ in clocks) else latest_us
         now_us = latest_us if found_us is None else found_us
         relations: dict[str, pa.Table] = {}
         windows = []
         for scan in plan.scans:
-            rows, clock_us = states[scan.block.stream]
-            extent = reader.extent_as_of(scan, found_us, rows, clock_us)
+            rows, clock = states[scan.block.stream]
+            extent = reader.extent_as_of(scan, found_us, rows, None if clock is None else clock.clock_us)
             relations[scan.relation] = reader.read_arrivals(scan, extent, rows)
             windows.append(resolved(scan, extent))
         relations |= {each.relation: reader.table(each) for each in plan.tables}
@@ -189,31 +199,31 @@ class Changes:
             first_file -= 1
         segments = stream.segments
         before = segments.file < first_file
-        row = int(segments.rows[before].sum())
-        clock_us = int(segments.ts_max_us[before].max()) if before.any() else None
-        begin = (row, clock_us)
-        found: list[_Arrivals] = []
-        directory = self._store.directory(stream)
+        row = rows_before = int(segments.rows[before].sum())
+        # What retention let go of came before `since`, or that would be refused.
+        times = [stream.lost_us, int(segments.ts_max_us[before].max()) if before.any() else None]
+        found: dict[int, tuple[int, int, int]] = {}
+        """By epoch: the range of its tuples, and the latest of their times."""
         for number, file in enumerate(stream.files[first_file:], first_file):
-            if file.epoch_first == file.epoch_last:
-                spans = [(file.epoch_first, file.rows, file.ts_max_us)]
-            else:
-                merged = read_epochs(directory / file.name, file)
-                parts = np.split(reader.times(stream, number), np.cumsum([rows for _, rows in merged])[:-1])
-                spans = [(epoch, rows, int(of.max())) for (epoch, rows), of in zip(merged, parts, strict=True)]
-            for epoch, rows, latest_us in spans:
-                newest_us = latest_us if clock_us is None else max(clock_us, latest_us)
+            for epoch, rows, latest_us in self._spans(stream, reader, number, file):
                 if epoch > since:
-                    if found and found[-1].epoch == epoch:
-                        known = found.pop()
-                        found.append(_Arrivals(epoch, known.first, row + rows, known.before_us, newest_us))
-                    else:
-                        found.append(_Arrivals(epoch, row, row + rows, clock_us, newest_us))
+                    first, _, known_us = found.get(epoch, (row, row, latest_us))
+                    found[epoch] = (first, row + rows, max(known_us, latest_us))
                 else:
-                    begin = (row + rows, newest_us)
+                    rows_before = row + rows
+                    times.append(latest_us)
                 row += rows
-                clock_us = newest_us
-        return _Timeline(stream, *begin, found)
+        mark = stream.mark_as_of(since)
+        begin = _clock_after(None, max((us for us in times if us is not None), default=None), mark)
+        return _Timeline(stream, rows_before, begin, _woven(found, stream, since, rows_before, begin))
+
+    def _spans(self, stream: StreamState, reader: Reader, number: int, file: DataFile) -> list[tuple[int, int, int]]:
+        """The epochs of a file, in order: how many tuples they have, and the latest of their times."""
+        if file.epoch_first == file.epoch_last:
+            return [(file.epoch_first, file.rows, file.ts_max_us)]
+        merged = read_epochs(self._store.directory(stream) / file.name, file)
+        parts = np.split(reader.times(stream, number), np.cumsum([rows for _, rows in merged])[:-1])
+        return [(epoch, rows, int(of.max())) for (epoch, rows), of in zip(merged, parts, strict=True)]
 
     def _await_commit(self, seen: int, seconds_max: float) -> None:
         if not self._store.warehouse.writable:
@@ -242,13 +252,55 @@ def _rows(table: pa.Table) -> Iterator[str]:
     return map(repr, zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def _new_extents(scan: Scan, arrivals: _Arrivals) -> list[tuple[Extent, int]]:
+def _refuse_gone(stream: StreamState, since: int, *, several: bool) -> None:
+    """Raise Gone when what a stream's epochs after `since` add, to an answer over it or over several, is not known."""
+    if since < stream.forgotten:
+        raise Gone(
+            f"Epochs up to {stream.forgotten} have tuples of stream '{stream.name}' that are beyond its retention.",
+            hint=f"subscribe with since={stream.forgotten}, and invoke the query for what there is",
+        )
+    known_from = max(stream.clocks_from, stream.now_from if several else 0)
+    if since < known_from:
+        raise Gone(
+            f"The clock of stream '{stream.name}' as of epoch {since} is not known any more: it had too many "
+            "heartbeats since, or was idle too often.",
+            hint=f"subscribe with since={known_from}, and invoke the query for what there is",
+        )
+
+
+def _clock_after(before: ClockAt | None, latest_us: int | None, mark: Mark | None) -> ClockAt | None:
+    """A stream's clock after tuples up to a time came, or a mark was made, or both."""
+    times = [None if before is None else before.clock_us, latest_us, None if mark is None else mark.clock_us]
+    known = [us for us in times if us is not None]
+    if not known:
+        return None
+    was_idle = 0 if before is None else before.idle_since
+    return ClockAt(max(known), was_idle if mark is None else mark.epoch if mark.idle else 0)
+
+
+def _woven(
+    found: Mapping[int, tuple[int, int, int]], stream: StreamState, since: int, row: int, clock: ClockAt | None
+) -> list[_Arrivals]:
+    """The epochs of a stream that brought tuples, and those that made a mark, in order."""
+    marks = {mark.epoch: mark for mark in stream.marks if mark.epoch > since}
+    arrivals = []
+    for epoch in sorted({*found, *marks}):
+        first, last, latest_us = found.get(epoch, (row, row, None))
+        after = _clock_after(clock, latest_us, marks.get(epoch))
+        assert after is not None, "an epoch has tuples or a mark"
+        arrivals.append(_Arrivals(epoch, first, last, None if clock is None else clock.clock_us, after))
+        row, clock = last, after
+    return arrivals
+
+
+def _new_extents(scan: Scan, arrivals: _Arrivals, retain_us: int | None) -> list[tuple[Extent, int]]:
     """What is in the window after the epoch and was not before it: of older tuples, and of the epoch's own."""
     window = scan.window
     if isinstance(window, RowsWindow):
         first = max(arrivals.first, arrivals.last - window.rows)
-        return [(Extent(*TimeWindow().resolve(arrivals.clock_us), first), arrivals.last)]
+        return [(EVERYTHING._replace(first_row=first), arrivals.last)]
     begin_us, end_us = window.resolve(arrivals.clock_us)
+    begin_us = begin_us if retain_us is None else max(begin_us, arrivals.clock_us - retain_us)
     own = (Extent(begin_us, end_us, arrivals.first), arrivals.last)
     if arrivals.before_us is None:
         return [own]

@@ -26,6 +26,7 @@ from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.backup import BackingUp
 from ladle.engine.changes import Changes
+from ladle.engine.clocks import heartbeat, stream_handle
 from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
@@ -131,11 +132,19 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
         *,
         retain_us: int | None = None,
         max_ahead_us: int | None = None,
+        lateness_us: int | None = None,
+        idle_after_us: int | None = None,
         if_not_exists: bool = False,
     ) -> bool:
         """Whether the stream is new: with `if_not_exists` it may have been there."""
         return self._definitions.create_stream(
-            name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
+            name,
+            schema,
+            retain_us=retain_us,
+            max_ahead_us=max_ahead_us,
+            lateness_us=lateness_us,
+            idle_after_us=idle_after_us,
+            if_not_exists=if_not_exists,
         )
 
     def drop_stream(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
@@ -157,8 +166,23 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
         """Change how long a stream's tuples are kept; None is for ever."""
         self._definitions.set_retain(stream, retain_us)
 
+    def set_lateness(self, stream: str, lateness_us: int | None) -> None:
+        """Change how far behind its stream's clock a tuple may come; None is however far."""
+        self._definitions.set_lateness(stream, lateness_us)
+
+    def set_idle_after(self, stream: str, idle_after_us: int | None) -> None:
+        """Change after which silence a stream becomes idle; None is never."""
+        self._definitions.set_idle_after(stream, idle_after_us)
+
+    def heartbeat(self, stream: str, at: datetime | str) -> int | None:
+        """Say that a stream with a time column has reached a time, though no tuple says so: its clock advances. The
+        epoch of that; None when the clock was there already.
+        """
+        self._require_writable()
+        return heartbeat(self._store, stream, at)
+
     def streams(self) -> list[Stream]:
-        return [Stream(s.name, s.schema, s.retain_us, s.rows, s.epochs) for s in self._snapshot().streams.values()]
+        return [stream_handle(stream) for stream in self._snapshot().streams.values()]
 
     def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         """Hand rows over. They are durable when this returns; with `wait`, visible too, and the epoch is returned.
