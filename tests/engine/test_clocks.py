@@ -61,9 +61,7 @@ def quarantined(db: Database, stream: str) -> list[str]:
     ),
     lateness=st.integers(1, 20),
 )
-def test_late_tuples_are_quarantined(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], lateness: int
-) -> None:
+def test_late_tuples_are_quarantined(tmp_path_factory: pytest.TempPathFactory, steps: list[Any], lateness: int) -> None:
     """A list is a push, a number a heartbeat. The clock that counts is that of the commit before."""
     path, clock = tmp_path_factory.mktemp("late") / "w", ManualClock()
     db = connect_inline(path, clock=clock, settings=QUIET)
@@ -183,7 +181,8 @@ def test_heartbeats_in_sql(db: Database) -> None:
     create(db, "s")
     said = db.sql("ALTER STREAM s ADVANCE TO TIMESTAMP '2023-11-14 12:00:05'").message
     assert said == "stream s advanced to 2023-11-14 12:00:05+00:00, epoch 1"
-    assert db.sql("ALTER STREAM s ADVANCE TO '2023-11-14 12:00:05'").message == "the clock of stream s was there already"
+    said = db.sql("ALTER STREAM s ADVANCE TO '2023-11-14 12:00:05'").message
+    assert said == "the clock of stream s was there already"
     assert db.sql("DESCRIBE s").message == (
         "Delta table: streams/1/archive\nclock: 2023-11-14 12:00:05+00:00; lateness: unbounded; idle: never"
     )
@@ -195,7 +194,7 @@ def test_what_heartbeats_can_not_be(db: Database, clock: ManualClock) -> None:
     with pytest.raises(LadleError, match="that is after 2023-11-14 22:13:30\\+00:00, the wall clock plus MAX AHEAD"):
         db.heartbeat("s", "2023-11-14 22:13:31")
     assert db.heartbeat("s", "2023-11-14 22:13:30") == 1
-    with pytest.raises(Unsupported, match="'arrivals' is stamped on arrival.*it takes no heartbeat"):
+    with pytest.raises(Unsupported, match="it takes no heartbeat"):
         db.heartbeat("arrivals", at(1))
     with pytest.raises(UnknownName):
         db.heartbeat("nothing", at(1))
@@ -393,7 +392,7 @@ def test_answers_and_changes(
     for name in "abc":
         create(db, name, f"IDLE AFTER INTERVAL {IDLE_SECONDS} SECONDS {kept}")
     db.register(text, name="q", materialize=mode)
-    answers = [Counter[int]()]
+    answers, forgotten, first = [Counter[int]()], 0, 0
     for number, (kind, stream, second, chance) in enumerate(steps):
         epoch = db.catalog.epoch + 1
         if kind == "push":
@@ -420,7 +419,9 @@ def test_answers_and_changes(
         answer, now = db.invoke("q"), model.now(wanted, db.catalog.epoch)
         assert answer.now == (at(now) if now is not None else answer.now)
         assert Counter(values(answer)) == answers[-1]
-    first = max(db.catalog.streams[name].forgotten for name in wanted)
+        # A row that came into the answer after its own epoch, and that retention let go of since, is not told again.
+        removed = sum(db.catalog.streams[name].forgotten for name in wanted)
+        forgotten, first = removed, db.catalog.epoch if removed != forgotten else first
     for since in range(first, db.catalog.epoch + 1):
         told, _ = db.changes("q", since=since)
         expected = {

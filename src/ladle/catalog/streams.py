@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -236,6 +236,16 @@ class StreamState:
             return replace(self, marks=marks)
         kept = marks[-MARKS_MAX:]
         return replace(self, marks=kept, clocks_from=kept[0].epoch)
+
+    def without_clocks(self, dropped: Container[int]) -> StreamState:
+        """Its activations remember nothing of streams that are dropped."""
+        if not any(stream in dropped for each in self.activations for stream in each.before):
+            return self
+        left = (
+            replace(each, before={stream: clock for stream, clock in each.before.items() if stream not in dropped})
+            for each in self.activations
+        )
+        return replace(self, activations=tuple(left))
 
     def with_keys(self, keys: Iterable[str], epoch: int) -> StreamState:
         """Pushes with these keys were taken in."""

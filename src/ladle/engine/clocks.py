@@ -11,12 +11,37 @@ from datetime import datetime
 from ladle import catalog as entries
 from ladle.catalog import Catalog, StreamState, may_become_idle
 from ladle.clock import FIRST_US, LAST_US, interval_text, moment_of, to_datetime, to_us
-from ladle.engine.definitions import base_stream
+from ladle.engine.definitions import Definitions, base_stream
 from ladle.engine.handles import Stream
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
 from ladle.errors import LadleError, TypeMismatch
 from ladle.schema import require_time_column
+
+
+class TimeKeeping:
+    """What a database does about the time of its streams."""
+
+    _store: Store
+    _definitions: Definitions
+
+    def set_retain(self, stream: str, retain_us: int | None) -> None:
+        """Change how long a stream's tuples are kept; None is for ever."""
+        self._definitions.set_retain(stream, retain_us)
+
+    def set_lateness(self, stream: str, lateness_us: int | None) -> None:
+        """Change how far behind its stream's clock a tuple may come; None is however far."""
+        self._definitions.set_lateness(stream, lateness_us)
+
+    def set_idle_after(self, stream: str, idle_after_us: int | None) -> None:
+        """Change after which silence a stream becomes idle; None is never."""
+        self._definitions.set_idle_after(stream, idle_after_us)
+
+    def heartbeat(self, stream: str, at: datetime | str) -> int | None:
+        """Say that a stream with a time column has reached a time, though no tuple says so: its clock advances. The
+        epoch of that; None when the clock was there already.
+        """
+        return heartbeat(self._store, stream, at)
 
 
 def heartbeat(store: Store, stream: str, at: datetime | str) -> int | None:

@@ -26,7 +26,7 @@ from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.backup import BackingUp
 from ladle.engine.changes import Changes
-from ladle.engine.clocks import heartbeat, stream_handle
+from ladle.engine.clocks import TimeKeeping, stream_handle
 from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ladle.engine.session import Session
 
 
-class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, TokenMaker, Verifying):
+class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, TimeKeeping, TokenMaker, Verifying):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -161,25 +161,6 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
     def add_column(self, stream: str, column: Column) -> None:
         """Give a stream one more column; it is NULL in the tuples that came before."""
         self._definitions.add_column(stream, column)
-
-    def set_retain(self, stream: str, retain_us: int | None) -> None:
-        """Change how long a stream's tuples are kept; None is for ever."""
-        self._definitions.set_retain(stream, retain_us)
-
-    def set_lateness(self, stream: str, lateness_us: int | None) -> None:
-        """Change how far behind its stream's clock a tuple may come; None is however far."""
-        self._definitions.set_lateness(stream, lateness_us)
-
-    def set_idle_after(self, stream: str, idle_after_us: int | None) -> None:
-        """Change after which silence a stream becomes idle; None is never."""
-        self._definitions.set_idle_after(stream, idle_after_us)
-
-    def heartbeat(self, stream: str, at: datetime | str) -> int | None:
-        """Say that a stream with a time column has reached a time, though no tuple says so: its clock advances. The
-        epoch of that; None when the clock was there already.
-        """
-        self._require_writable()
-        return heartbeat(self._store, stream, at)
 
     def streams(self) -> list[Stream]:
         return [stream_handle(stream) for stream in self._snapshot().streams.values()]

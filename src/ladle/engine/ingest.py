@@ -21,7 +21,6 @@ import pyarrow as pa
 from ladle import catalog as entries
 from ladle.archive.files import make_private, storage_error
 from ladle.archive.inbox import Inbox, Pushed, find_key, list_pushed, stored_key
-from ladle.archive.segments import DataFile
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, source_of_key
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
@@ -36,7 +35,7 @@ from ladle.errors import Closed, LadleError, PipelineError
 from ladle.pipeline import Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
-from ladle.stem.backfill import Backfilled, BackfillTask
+from ladle.stem.backfill import Backfilled
 from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.stem.intake import Bounds
@@ -341,30 +340,6 @@ class Ingest:
     @property
     def policy(self) -> Policy:
         return Policy(self._store.settings.eddy_policy)
-
-    def probe_file(
-        self,
-        catalog: Catalog,
-        stream: StreamState,
-        file: DataFile,
-        query_set: tuple[Path, ...],
-        factor_seconds_max: float,
-        functions_seconds_max: float,
-    ) -> BackfillTask:
-        """The task of probing a file that is written with some blocks."""
-        paths = self._store.warehouse.stream(stream.id)
-        return BackfillTask(
-            paths.archive / file.name,
-            file.checks,
-            stream.schema.arrow,
-            paths.results,
-            query_set,
-            factor_seconds_max,
-            functions_seconds_max,
-            self.joining.late(catalog, stream),
-            self.tickets(stream),
-            self.policy,
-        )
 
     def tickets(self, stream: StreamState) -> Mapping[str, Account]:
         """What the eddy knows of the operators of a stream."""
