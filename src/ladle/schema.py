@@ -11,7 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from ladle.errors import TypeMismatch
+from ladle.errors import Position, TypeMismatch, Unsupported
 
 ARRIVAL = "_ts"
 """The column that holds the arrival time of a stream that is not `TIMESTAMP BY` one of its own."""
@@ -152,6 +152,16 @@ class StreamSchema:
     def from_json(value: dict[str, str]) -> StreamSchema:
         declared = decode_schema(value["columns"])
         return StreamSchema(tuple(Column(field.name, field.type) for field in declared), value["timestamp"])
+
+
+def require_time_column(stream: str, schema: StreamSchema, what: str, position: Position | None = None) -> None:
+    """Refuse what only a stream with a time column can have."""
+    if schema.timestamp is None:
+        raise Unsupported(
+            f"Stream '{stream}' is stamped on arrival, so its clock is the wall clock: it takes no {what}.",
+            hint="a stream with a time of its own is created with TIMESTAMP BY column",
+            position=position,
+        )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,10 @@ class StreamStatus:
     bytes: int
     error: str | None = None
     """Why pushes wait, when they do."""
+    lateness_seconds: float | None = None
+    """How far behind the clock tuples may come; None: however far."""
+    idle: bool = False
+    """Whether NOW does not wait for it, because nothing came for so long."""
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,9 @@ def test_a_statement_where_a_file_is_expected(run: Run) -> None:
 
 
 def test_describe_says_where_the_delta_table_is(trades: Run) -> None:
-    assert trades("sql", "-c", "DESCRIBE trades").out.endswith("(4 rows)\nDelta table: streams/1/archive\n")
+    out = trades("sql", "-c", "DESCRIBE trades").out
+    assert "(4 rows)\nDelta table: streams/1/archive\nclock: " in out
+    assert out.endswith("; lateness: unbounded; idle: never\n")
 
 
 # -- invoke, queries, explain --

@@ -1,7 +1,7 @@
 """NOW never goes back: it is the highest so far of the lowest clock of a query's streams.
 
-Method: the definition, word for word, over a list of all clocks after every epoch, beside what the catalog says; then
-the same through a database that is closed, opened and checkpointed in between.
+Method: the definition, word for word, over a list of all clocks after every entry (tuples, heartbeats, idleness),
+beside what the catalog says; then the same through a database that is closed, opened and checkpointed in between.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import random
 from collections import Counter
 from collections.abc import Collection
 from datetime import timedelta
+from itertools import combinations
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -21,7 +24,7 @@ from tests.engine.rows import START, at, values
 
 from ladle import catalog as entries
 from ladle.archive.segments import DataFile, Segment
-from ladle.catalog import Catalog
+from ladle.catalog import Catalog, ClockAt, may_become_idle, now
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
 from ladle.schema import TIMESTAMP, Column, StreamSchema
@@ -32,22 +35,43 @@ BOTH = "SELECT n FROM a [RANGE 5 SECONDS] UNION ALL SELECT n FROM b [RANGE 5 SEC
 
 
 class History:
-    """The clocks of streams after each epoch, and NOW by its definition."""
+    """The clocks of streams after each entry, and who is idle; and NOW by its definition."""
 
     def __init__(self) -> None:
-        self.clocks: list[dict[str, int]] = [{}]
+        self.entries: list[dict[str, tuple[int, bool]]] = [{}]
 
     def add(self, times: dict[str, int]) -> None:
-        before = self.clocks[-1]
-        self.clocks.append({**before, **{name: max(us, before.get(name, us)) for name, us in times.items()}})
+        """Tuples or heartbeats came."""
+        before = self.entries[-1]
+        self.entries.append(
+            {**before, **{name: (max(us, before.get(name, (us,))[0]), False) for name, us in times.items()}}
+        )
+
+    def idle(self, stream: str) -> None:
+        clock_us, _ = self.entries[-1][stream]
+        self.entries.append({**self.entries[-1], stream: (clock_us, True)})
+
+    def is_active(self, stream: str) -> bool:
+        return stream in self.entries[-1] and not self.entries[-1][stream][1]
 
     def forget(self, *streams: str) -> None:
         """A stream is dropped: another that gets its name has no past."""
-        self.clocks = [{k: us for k, us in clocks.items() if k not in streams} for clocks in self.clocks]
+        self.entries = [{k: clock for k, clock in clocks.items() if k not in streams} for clocks in self.entries]
 
-    def now(self, streams: Collection[str]) -> int | None:
-        lowest = [min((clocks[name] for name in streams if name in clocks), default=None) for clocks in self.clocks]
+    def now(self, streams: Collection[str], entry: int | None = None) -> int | None:
+        lowest = [
+            min((us for us, idle in (clocks[name] for name in streams if name in clocks) if not idle), default=None)
+            for clocks in self.entries[: None if entry is None else entry + 1]
+        ]
         return max((us for us in lowest if us is not None), default=None)
+
+    def clock_at(self, stream: str, entry: int) -> ClockAt | None:
+        """What a stream's clock was after an entry."""
+        clocks = self.entries[entry].get(stream)
+        if clocks is None:
+            return None
+        since = next((n for n in range(entry, 0, -1) if not self.entries[n - 1].get(stream, (0, False))[1]), 0)
+        return ClockAt(clocks[0], since if clocks[1] else 0)
 
 
 def created(catalog: Catalog, name: str) -> Catalog:
@@ -63,45 +87,130 @@ def grown(catalog: Catalog, stream: str, us: int | None, quarantined_us: int | N
     return catalog.apply(catalog.seq + 1, entries.epoch(stream, "inbox", catalog.seq, 0, files, quarantine))
 
 
-@settings(max_examples=150)
-@given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 25))
-def test_the_catalog_knows_now_of_every_set_of_streams(rng: random.Random, count: int, steps: int) -> None:
+def stepped(rng: random.Random, catalog: Catalog, history: History, name: str) -> Catalog:
+    """One more entry about a stream, here and there: it becomes idle, has a heartbeat, or gets tuples."""
+    kind, stream = rng.randrange(5), catalog.streams[name]
+    if kind <= 1 and history.is_active(name):
+        history.idle(name)
+        return catalog.apply(catalog.seq + 1, entries.idle(name))
+    if kind == 2:
+        us = max(0 if stream.clock_us is None else stream.clock_us + 1, rng.randint(0, 30))
+        history.add({name: us})
+        return catalog.apply(catalog.seq + 1, entries.heartbeat(name, us, 0))
+    times = [rng.choice((None, rng.randint(0, 30), rng.randint(0, 30))) for _ in range(2)]
+    names = (name, f"{name}.quarantine")
+    history.add({each: us for each, us in zip(names, times, strict=True) if us is not None})
+    return grown(catalog, name, *times)
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 40), st.sampled_from((1, 64)))
+def test_the_catalog_knows_now_of_every_set_of_streams(
+    rng: random.Random, count: int, steps: int, remembered: int
+) -> None:
+    """Also if it remembers only those activations that still count."""
     catalog, history = Catalog(), History()
     names = [f"s{number}" for number in range(count)]
     for name in names:
         catalog = created(catalog, name)
     known = [*names, *(f"{name}.quarantine" for name in names)]
-    for _ in range(steps):
+    subsets = [chosen for size in range(1, 5) for chosen in combinations(names[:4], size)]
+    with patch.object(now, "ACTIVATIONS_MAX", remembered):
+        for _ in range(steps):
+            name = rng.choice(names)
+            match rng.randrange(16):
+                case 0:
+                    # a checkpoint is written and read
+                    catalog = Catalog.from_json(json.loads(json.dumps(catalog.to_json())))
+                case 1:
+                    catalog = created(catalog.apply(catalog.seq + 1, entries.drop_stream(name)), name)
+                    history.forget(name, f"{name}.quarantine")
+                case _:
+                    catalog = stepped(rng, catalog, history, name)
+            for chosen in [*subsets, *(rng.sample(known, rng.randint(1, min(4, len(known)))) for _ in range(4))]:
+                assert catalog.now_us(chosen, WALL_US) == history.now(chosen), chosen
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.integers(1, 40), st.sampled_from((2, 64)))
+def test_now_as_of_every_epoch(rng: random.Random, steps: int, remembered: int) -> None:
+    """For as long as a stream says that it is known."""
+    catalog, history = Catalog(), History()
+    names = ["s0", "s1", "s2", "s3"]
+    for name in names:
+        catalog = created(catalog, name)
+    with patch.object(now, "ACTIVATIONS_MAX", remembered):
+        for _ in range(steps):
+            catalog = stepped(rng, catalog, history, rng.choice(names))
+    catalog = Catalog.from_json(json.loads(json.dumps(catalog.to_json())))
+    for size in range(1, 5):
+        for chosen in combinations(names, size):
+            states = [catalog.streams[name] for name in chosen]
+            for epoch in range(max(state.now_from for state in states), catalog.epoch + 1):
+                clocks = [(state, history.clock_at(state.name, epoch)) for state in states]
+                assert now.now_of_clocks(clocks, epoch) == history.now(chosen, epoch), (chosen, epoch)
+    if remembered == 64:
+        assert all(state.now_from == 0 for state in catalog.streams.values())
+
+
+def test_activations_are_let_go_while_clocks_advance() -> None:
+    """Streams that are idle now and then, each behind the others when it comes back, are not remembered for ever."""
+    catalog, rng = Catalog(), random.Random(7)
+    names = ["s0", "s1", "s2", "s3"]
+    for name in names:
+        catalog = created(catalog, name)
+    for step in range(2_000):
         name = rng.choice(names)
-        match rng.randrange(8):
-            case 0:
-                # a checkpoint is written and read
-                catalog = Catalog.from_json(json.loads(json.dumps(catalog.to_json())))
-            case 1:
-                catalog = created(catalog.apply(catalog.seq + 1, entries.drop_stream(name)), name)
-                history.forget(name, f"{name}.quarantine")
-            case _:
-                us, quarantined_us = (rng.choice((None, rng.randint(0, 30), rng.randint(0, 30))) for _ in range(2))
-                catalog = grown(catalog, name, us, quarantined_us)
-                times = {name: us, f"{name}.quarantine": quarantined_us}
-                history.add({each: time for each, time in times.items() if time is not None})
-        for _ in range(6):
-            streams = rng.sample(known, rng.randint(1, min(4, len(known))))
-            assert catalog.now_us(streams, WALL_US) == history.now(streams), streams
+        stream = catalog.streams[name]
+        if stream.clock_us is not None and not stream.idle_since and rng.random() < 0.3:
+            catalog = catalog.apply(catalog.seq + 1, entries.idle(name))
+        else:
+            catalog = grown(catalog, name, 10 * step - rng.randint(0, 100), None)
+        for each in catalog.streams.values():
+            assert sum(activation.until is None for activation in each.activations) <= 4
+            assert may_become_idle(each)
+    kept = [stream.activations for stream in catalog.streams.values()]
+    assert all(0 < len(each) <= now.ACTIVATIONS_MAX for each in kept)
 
 
 def test_a_checkpoint_that_knows_no_activations_opens() -> None:
     catalog = created(created(Catalog(), "a"), "b")
     catalog = grown(grown(catalog, "a", 10, None), "b", 2, None)
     assert catalog.now_us(["a", "b"], WALL_US) == 10
-    old = json.loads(json.dumps(catalog.to_json()))
-    for stream in old["streams"]:
-        del stream["activation"], stream["quarantine"]["activation"]
-    opened = created(Catalog.from_json(old), "c")
+    opened = created(Catalog.from_json(as_before(catalog, {})), "c")
     assert opened.now_us(["a", "b"], WALL_US) == 2
     opened = grown(grown(opened, "b", 7, None), "c", 1, None)
     assert opened.now_us(["a", "b", "c"], WALL_US) == 7
     assert opened.now_us(["a", "c"], WALL_US) == 10
+
+
+def test_a_checkpoint_that_knows_who_was_ahead_opens() -> None:
+    """As the version before wrote it: the epoch of each stream's first tuple, and the clocks of those ahead then."""
+    catalog = Catalog()
+    for name in "abc":
+        catalog = created(catalog, name)
+    for name, us in (("a", 10), ("b", 3), ("c", 5), ("b", 4), ("c", 6)):
+        catalog = grown(catalog, name, us, None)
+    a, b = catalog.streams["a"].id, catalog.streams["b"].id
+    old = as_before(catalog, {"a": [1, []], "b": [2, [[a, 10]]], "c": [3, [[a, 10]]]})
+    opened = Catalog.from_json(old)
+    assert b not in dict(old["streams"][2]["activation"][1])
+    for size in range(1, 4):
+        for chosen in combinations("abc", size):
+            assert opened.now_us(chosen, WALL_US) == catalog.now_us(chosen, WALL_US), chosen
+
+
+def as_before(catalog: Catalog, activations: dict[str, list[Any]]) -> dict[str, Any]:
+    """A checkpoint in the form of the version before, with what that knew of first tuples."""
+    old: dict[str, Any] = json.loads(json.dumps(catalog.to_json()))
+    new = ("lateness_us", "idle_after_us", "touched_us", "marks", "clocks_from", "activations", "now_from")
+    for stream in old["streams"]:
+        for part in (stream, stream["quarantine"]):
+            for name in new:
+                del part[name]
+            if part["name"] in activations:
+                part["activation"] = activations[part["name"]]
+    return old
 
 
 def streams(db: Database, names: str = "ab") -> None:

@@ -61,6 +61,8 @@ def test_show_and_describe(db: Database) -> None:
         "columns": "n INT, at TIMESTAMP",
         "timestamp": "at",
         "retain": "forever",
+        "lateness": "unbounded",
+        "idle": "never",
         "rows": 0,
         "epochs": 0,
         "quarantined": 0,
@@ -73,7 +75,8 @@ def test_show_and_describe(db: Database) -> None:
     ]
     assert db.sql("DESCRIBE s").to_pylist()[2]["column"] == "ts"
     assert db.sql("DESCRIBE s").message == "Delta table: streams/1/archive; the arrival time is its column _ts"
-    assert "\nDelta table: streams/3/archive\n2 rows" in repr(db.sql("DESCRIBE ticks"))
+    described = "\nDelta table: streams/3/archive\nclock: not begun; lateness: unbounded; idle: never\n2 rows"
+    assert described in repr(db.sql("DESCRIBE ticks"))
     assert db.sql("DESCRIBE q").message is None
     assert values(db.sql("DESCRIBE q"), "type") == ["INT", "INT"]
     assert values(db.sql("DESCRIBE ticks.quarantine")) == ["arrived", "source", "reason", "row"]

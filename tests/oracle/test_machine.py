@@ -140,6 +140,10 @@ class WarehouseMachine(RuleBasedStateMachine):
         self.it.advance(half_minutes)
 
     @rule(seed=SEEDS)
+    def heartbeat(self, seed: int) -> None:
+        self.it.heartbeat(seed)
+
+    @rule(seed=SEEDS)
     def restart(self, seed: int) -> None:
         self.it.restart(seed)
 

@@ -38,13 +38,15 @@ def test_modes_agree(tmp_path: Path, seed: int) -> None:
         for mode in MODES:
             driver.register_query(f"q{number}_{mode}", query, mode)
     for _ in range(STEPS):
-        step = rng.randrange(5)
+        step = rng.randrange(6)
         if step < 2:
             driver.push(rng.randrange(1000), rng.randint(1, 40))
         elif step == 2:
             driver.advance(rng.randint(1, 40))
         elif step == 3:
             driver.backfill()
+        elif step == 4:
+            driver.heartbeat(rng.randrange(1000))
         else:
             driver.maintain()
         driver.check()

@@ -68,6 +68,25 @@ def test_what_is_gone_is_told_on_every_way(db: Any) -> None:
     assert caught.value.hint == f"there are answers from {at(4) + timedelta(microseconds=1)} on"
 
 
+def test_heartbeats_on_every_way(db: Any) -> None:
+    db.sql("ALTER STREAM ticks SET LATENESS INTERVAL 5 SECONDS")
+    db.sql("ALTER STREAM ticks SET IDLE AFTER INTERVAL 1 HOUR")
+    db.push("ticks", ticks(1), wait=True)
+    assert db.heartbeat("TICKS", at(10)) == 2
+    assert db.heartbeat("ticks", at(10).isoformat()) is None
+    db.push("ticks", ticks(5, 6), wait=True)
+    assert values(db.sql("SELECT n FROM ticks")) == [1, 6]
+    (stream,) = db.streams()
+    told = (stream.clock, stream.lateness_us, stream.idle_after_us, stream.idle)
+    assert told == (at(10), 5_000_000, 3_600_000_000, False)
+    (status,) = db.status().streams
+    assert (status.clock, status.lateness_seconds, status.idle) == (at(10), 5.0, False)
+    with pytest.raises(LadleError, match="the wall clock plus MAX AHEAD"):
+        db.heartbeat("ticks", "9999-01-01")
+    with pytest.raises(UnknownName):
+        db.heartbeat("tocks", at(11))
+
+
 def test_all_of_a_database(db: Any) -> None:
     assert db.push("ticks", ticks(1, 2), wait=True) == 1
     assert db.push("TICKS", pd.DataFrame(ticks(3))) is None

@@ -286,6 +286,24 @@ def test_streams_tables_and_scripts(http: httpx.Client) -> None:
     assert code_of(http.post("/v1/streams", json={**made, "columns": {"a": "INTT"}})) == (400, "sql")
     assert [each["name"] for each in http.get("/v1/streams").json()["streams"]] == ["ticks", "s"]
     assert http.get("/v1/streams/s").json()["columns"][1] == {"name": "t", "type": "TIMESTAMP"}
+    timed = {**made, "name": "timed", "lateness_seconds": 2, "idle_after_seconds": 90}
+    assert http.post("/v1/streams", json=timed).status_code == 201
+    beat = {"at": "2024-01-01T10:00:00Z"}
+    before = http.get("/v1/status").json()["status"]["epoch"]
+    assert http.post("/v1/streams/timed/heartbeat", json=beat).json() == {"epoch": before + 1}
+    assert http.post("/v1/streams/timed/heartbeat", json=beat).json() == {"epoch": None}
+    assert code_of(http.post("/v1/streams/timed/heartbeat", json={"at": "noon"})) == (400, "type_mismatch")
+    assert code_of(http.post("/v1/streams/nothing/heartbeat", json=beat)) == (404, "unknown_name")
+    shown = http.get("/v1/streams/timed").json()
+    assert (shown["clock"], shown["idle"], shown["lateness_us"], shown["idle_after_us"]) == (
+        "2024-01-01T10:00:00+00:00",
+        False,
+        2_000_000,
+        90_000_000,
+    )
+    assert http.delete("/v1/streams/timed").status_code == 200
+    arrival = {"name": "a", "columns": {"a": "INT"}, "lateness_seconds": 1}
+    assert code_of(http.post("/v1/streams", json=arrival)) == (400, "unsupported")
     assert http.delete("/v1/streams/s").status_code == 200
     assert http.post("/v1/tables", json={"name": "t", "columns": {"a": "INT"}}).status_code == 201
     assert http.post("/v1/tables/t/rows", content='{"a": 1}\n', headers=NDJSON).json() == {"rows": 1}

@@ -30,12 +30,16 @@ NOON = datetime(2026, 1, 30, 12, tzinfo=UTC)
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[tuple[Database, str]]:
     """A server with something of everything; its clock stands at noon."""
-    db = connect_inline(tmp_path / "warehouse", clock=ManualClock(to_us(NOON)))
+    clock = ManualClock(to_us(NOON) - 1_000_000)
+    db = connect_inline(tmp_path / "warehouse", clock=clock)
     server = Server(db, Settings.load({"port": 0, "anonymous": "nobody"}))
     server.start()
-    db.sql(TICKS)
+    db.sql(f"{TICKS} LATENESS INTERVAL 5 SECONDS")
     db.sql("CREATE STREAM stamped (n INT)")
+    db.sql("CREATE STREAM resting (at TIMESTAMP) TIMESTAMP BY at IDLE AFTER INTERVAL 1 SECOND")
+    db.heartbeat("resting", NOON)
     db.register("SELECT n FROM ticks WHERE n % 7 = 1 AND n > 0", name="q")
+    clock.advance(1_000_000)
     db.push("ticks", [{"n": 1, "at": "2026-01-30T11:59:30Z"}], wait=True)
     db.push("ticks", [{"n": 2, "at": "2026-01-30T11:59:40Z"}, {"n": "x"}], wait=True)
     db.create_source("files", stream="ticks", format="json", options={"path": "/hush"})
@@ -117,7 +121,11 @@ def test_what_a_stream_is_told_with(busy: tuple[Database, str]) -> None:
     db, url = busy
     families = scraped(db, url)
     assert value(families, "ladle_stream_lag_seconds", stream="ticks") == 20
-    assert [s.labels["stream"] for s in families["ladle_stream_lag_seconds"].samples] == ["ticks"]
+    assert [s.labels["stream"] for s in families["ladle_stream_lag_seconds"].samples] == ["ticks", "resting"]
+    assert value(families, "ladle_stream_lateness_seconds", stream="ticks") == 5
+    assert [s.labels["stream"] for s in families["ladle_stream_lateness_seconds"].samples] == ["ticks"]
+    assert value(families, "ladle_stream_idle", stream="ticks") == 0
+    assert value(families, "ladle_stream_idle", stream="resting") == 1
     assert value(families, "ladle_epoch_seconds_count", stream="ticks") == 2
     assert value(families, "ladle_epoch_seconds_bucket", stream="ticks", le="+Inf") == 2
     assert value(families, "ladle_epoch_seconds_sum", stream="ticks") > 0

@@ -15,6 +15,7 @@ from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema, TableSc
 from ladle.sql import bind, is_unfinished, parse, parse_one, split_script
 from ladle.sql.statements import (
     AddColumn,
+    Advance,
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -29,6 +30,8 @@ from ladle.sql.statements import (
     InsertRows,
     Materialize,
     Select,
+    SetIdleAfter,
+    SetLateness,
     SetRetain,
     ShowQueries,
     ShowStreams,
@@ -75,6 +78,12 @@ def one(text: str) -> Statement:
         ("ALTER STREAM s ADD COLUMN order DOUBLE", AddColumn("s", Column("order", pa.float64()))),
         ("ALTER STREAM s SET RETAIN INTERVAL 7 DAYS", SetRetain("s", 7 * DAY_US)),
         ("ALTER STREAM s SET RETAIN FOREVER", SetRetain("s", None)),
+        ("ALTER STREAM s SET LATENESS INTERVAL 7 DAYS", SetLateness("s", 7 * DAY_US)),
+        ("ALTER STREAM s SET LATENESS UNBOUNDED", SetLateness("s", None)),
+        ("ALTER STREAM s SET IDLE AFTER 1 DAY", SetIdleAfter("s", DAY_US)),
+        ("ALTER STREAM s SET IDLE NEVER", SetIdleAfter("s", None)),
+        ("ALTER STREAM s ADVANCE TO TIMESTAMP '1970-01-02 00:00:00'", Advance("s", DAY_US)),
+        ("ALTER STREAM s ADVANCE TO '1970-01-02T01:00:00+01:00'", Advance("s", DAY_US)),
     ],
 )
 def test_statement(text: str, expected: Statement) -> None:
@@ -100,7 +109,8 @@ def test_create_stream() -> None:
         """CREATE STREAM IF NOT EXISTS Trades (
              symbol STRING, price DECIMAL(10, 2), `end` ARRAY<INT>, order STRUCT<a: INT, b: MAP<STRING, DATE>>,
              at TIMESTAMP, timestamp TIMESTAMP_NTZ, flag BOOLEAN, tiny TINYINT, blob BINARY
-           ) TIMESTAMP BY AT RETAIN INTERVAL '1 day 12 hours' MAX AHEAD 10 MINUTES"""
+           ) TIMESTAMP BY AT RETAIN INTERVAL '1 day 12 hours' MAX AHEAD 10 MINUTES
+           LATENESS INTERVAL 5 SECONDS IDLE AFTER 2 MINUTES"""
     )
     columns = (
         Column("symbol", pa.string()),
@@ -121,6 +131,8 @@ def test_create_stream() -> None:
         StreamSchema(columns, "AT"),
         retain_us=DAY_US * 3 // 2,
         max_ahead_us=600_000_000,
+        lateness_us=5_000_000,
+        idle_after_us=120_000_000,
         if_not_exists=True,
     )
 
@@ -128,7 +140,7 @@ def test_create_stream() -> None:
 def test_create_stream_defaults() -> None:
     statement = one("CREATE STREAM s (a INT)")
     assert statement == CreateStream("s", StreamSchema((Column("a", pa.int32()),)))
-    assert one("CREATE STREAM s (a INT) RETAIN FOREVER") == statement
+    assert one("CREATE STREAM s (a INT) RETAIN FOREVER LATENESS UNBOUNDED IDLE NEVER") == statement
 
 
 @pytest.mark.parametrize("name", RESERVED)

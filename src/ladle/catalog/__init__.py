@@ -21,21 +21,25 @@ from ladle.catalog.entries import (
     epoch,
     forget_positions,
     grant,
+    heartbeat,
+    idle,
     register,
     replace_files,
     revoke,
+    set_idle_after,
+    set_lateness,
     set_retain,
     set_table,
     unregister,
 )
-from ladle.catalog.now import now_of_clocks
+from ladle.catalog.now import may_become_idle, now_of_clocks
 from ladle.catalog.queries import Factors, QueryState
 from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.sources import SourceState, source_of_key
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
 from ladle.catalog.streams import QUARANTINE, Segments, StreamState
 from ladle.catalog.tables import Replaced, TableFile, TableState
-from ladle.catalog.timeline import Record, Timeline
+from ladle.catalog.timeline import ClockAt, Record, Timeline
 
 INBOX = "inbox"
 """The source whose batches are pushes; its batch number is the highest push taken in."""
@@ -45,6 +49,7 @@ __all__ = [
     "QUARANTINE",
     "Access",
     "Catalog",
+    "ClockAt",
     "Factors",
     "Kept",
     "Page",
@@ -75,10 +80,15 @@ __all__ = [
     "epoch",
     "forget_positions",
     "grant",
+    "heartbeat",
+    "idle",
+    "may_become_idle",
     "now_of_clocks",
     "register",
     "replace_files",
     "revoke",
+    "set_idle_after",
+    "set_lateness",
     "set_retain",
     "set_table",
     "source_of_key",

@@ -17,13 +17,22 @@ from ladle.schema import Column, StreamSchema, TableSchema, encode_schema
 from ladle.sql.statements import Materialize
 
 
-def create_stream(name: str, schema: StreamSchema, retain_us: int | None, max_ahead_us: int | None) -> dict[str, Any]:
+def create_stream(
+    name: str,
+    schema: StreamSchema,
+    retain_us: int | None,
+    max_ahead_us: int | None,
+    lateness_us: int | None = None,
+    idle_after_us: int | None = None,
+) -> dict[str, Any]:
     return {
         "kind": "create_stream",
         "name": name,
         "schema": schema.to_json(),
         "retain_us": retain_us,
         "max_ahead_us": max_ahead_us,
+        "lateness_us": lateness_us,
+        "idle_after_us": idle_after_us,
     }
 
 
@@ -37,6 +46,24 @@ def add_column(stream: str, column: Column) -> dict[str, Any]:
 
 def set_retain(stream: str, retain_us: int | None) -> dict[str, Any]:
     return {"kind": "set_retain", "stream": stream, "retain_us": retain_us}
+
+
+def set_lateness(stream: str, lateness_us: int | None) -> dict[str, Any]:
+    return {"kind": "set_lateness", "stream": stream, "lateness_us": lateness_us}
+
+
+def set_idle_after(stream: str, idle_after_us: int | None) -> dict[str, Any]:
+    return {"kind": "set_idle_after", "stream": stream, "idle_after_us": idle_after_us}
+
+
+def heartbeat(stream: str, clock_us: int, at_us: int) -> dict[str, Any]:
+    """A stream's clock advances to a time; `at_us` is the wall clock's."""
+    return {"kind": "heartbeat", "stream": stream, "clock_us": clock_us, "at_us": at_us}
+
+
+def idle(stream: str, at_us: int) -> dict[str, Any]:
+    """A stream becomes idle, until its next tuple or heartbeat; `at_us` is the wall clock's."""
+    return {"kind": "idle", "stream": stream, "at_us": at_us}
 
 
 def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from ladle.access import User
 from ladle.archive.segments import DataFile
 from ladle.catalog.access import Access, token_from_json
-from ladle.catalog.now import activated, now_of_clocks
+from ladle.catalog.now import activated, now_of_clocks, with_activations
 from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
 from ladle.catalog.sources import SourceState
 from ladle.catalog.standing import Changing, Queries, block_key
@@ -103,14 +103,14 @@ class Catalog:
 
     def now_us(self, streams: Iterable[str], wall_us: int) -> int | None:
         """NOW of a query over these streams; None while it is undefined: none of those with a time of their own is
-        active.
+        ever was active.
 
         Where all are stamped on arrival it is the wall clock, or the last stamp if the wall clock was set back.
         """
         found = [stream for name in streams if (stream := self.stream(name)) is not None]
         if not any(stream.event_time for stream in found):
             return max([wall_us, *(stream.clock_us for stream in found if stream.clock_us is not None)])
-        return now_of_clocks((stream, stream.clock_us) for stream in found)
+        return now_of_clocks([(stream, stream.clock_at) for stream in found], self.epoch)
 
     def table(self, name: str) -> TableState | None:
         return self.tables.get(name.lower())
@@ -191,7 +191,8 @@ class Catalog:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Catalog:
-        streams = [StreamState.from_json(stream, value["seq"], value["epoch"]) for stream in value["streams"]]
+        parts = with_activations(value["streams"])
+        streams = [StreamState.from_json(stream, value["seq"], value["epoch"]) for stream in parts]
         tables = [TableState.from_json(table, value["seq"], value["epoch"]) for table in value.get("tables", ())]
         catalog = Catalog(
             value["seq"],
@@ -258,6 +259,8 @@ def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         entry["retain_us"],
         entry["max_ahead_us"],
         quarantine=StreamState(catalog.next_id + 1, f"{name}.quarantine", QUARANTINE),
+        lateness_us=entry.get("lateness_us"),
+        idle_after_us=entry.get("idle_after_us"),
     )
     return replace(catalog, next_id=catalog.next_id + 2)._with_stream(stream)
 
@@ -273,12 +276,39 @@ def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return catalog._with_stream(replace(stream, retain_us=entry["retain_us"]))
 
 
+def _apply_set_lateness(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    return catalog._with_stream(replace(stream, lateness_us=entry["lateness_us"]))
+
+
+def _apply_set_idle_after(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream = catalog.streams[entry["stream"].lower()]
+    return catalog._with_stream(replace(stream, idle_after_us=entry["idle_after_us"]))
+
+
+def _apply_heartbeat(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream, number = catalog.streams[entry["stream"].lower()], catalog.epoch + 1
+    advanced = stream.advanced(entry["clock_us"], entry["at_us"])
+    advanced = activated(catalog.all_streams(), stream, advanced, number)
+    return replace(catalog, epoch=number)._with_stream(advanced.recorded(catalog.seq, number, entry["at_us"]))
+
+
+def _apply_idle(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    stream, number = catalog.streams[entry["stream"].lower()], catalog.epoch + 1
+    idled = stream.idled(number).recorded(catalog.seq, number, entry["at_us"])
+    return replace(catalog, epoch=number)._with_stream(idled)
+
+
 def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["stream"].lower()
+    ids = {each.id for each in (catalog.streams[gone], catalog.streams[gone].quarantine) if each is not None}
+    left = {name: s.without_clocks(ids) for name, s in catalog.streams.items() if name != gone}
     return replace(
         catalog,
-        streams={name: s for name, s in catalog.streams.items() if name != gone},
+        streams={
+            name: replace(s, quarantine=s.quarantine and s.quarantine.without_clocks(ids)) for name, s in left.items()
+        },
         sources={name: s for name, s in catalog.sources.items() if s.stream.lower() != gone},
     )
 
@@ -393,8 +423,9 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         files = [DataFile.from_json(file) for file in entry[part]]
         if not files:
             return state
-        state = state.appended(tuple(replace(file, epoch_first=number, epoch_last=number) for file in files))
-        return activated(catalog.all_streams(), state, number).recorded(catalog.seq, number, entry["at_us"])
+        grown = state.appended(tuple(replace(file, epoch_first=number, epoch_last=number) for file in files))
+        grown = activated(catalog.all_streams(), state, grown.touched(entry["at_us"]), number)
+        return grown.recorded(catalog.seq, number, entry["at_us"])
 
     stream = replace(
         following(stream, "files"),
@@ -425,6 +456,10 @@ _APPLY = {
     "create_stream": _apply_create_stream,
     "add_column": _apply_add_column,
     "set_retain": _apply_set_retain,
+    "set_lateness": _apply_set_lateness,
+    "set_idle_after": _apply_set_idle_after,
+    "heartbeat": _apply_heartbeat,
+    "idle": _apply_idle,
     "drop_stream": _apply_drop_stream,
     "create_table": _apply_create_table,
     "set_table": _apply_set_table,

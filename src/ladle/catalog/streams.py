@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.segments import DataFile
-from ladle.catalog.timeline import Record, Timeline
+from ladle.catalog.timeline import ClockAt, Record, Timeline
 from ladle.schema import Column, StreamSchema
 
 QUARANTINE = StreamSchema(
@@ -26,6 +27,9 @@ QUARANTINE = StreamSchema(
 
 KEYS_MAX = 4_096
 """Keys of pushes that are remembered for each stream: a push that is sent again comes soon after the first."""
+
+MAX_AHEAD_US = 3_600_000_000
+"""How far ahead of the wall clock a time may be, where the stream does not say."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -62,21 +66,24 @@ class Segments:
 
 @dataclass(frozen=True)
 class Activation:
-    """The epoch of a stream's first tuple, and the clocks, by id, of the streams that were ahead of it then.
+    """A stream became active, behind others: all clocks just before, by stream id (see `ladle.catalog.now`)."""
 
-    Epoch 0 stands for one that was before this was kept.
-    """
+    epoch: int
+    before: Mapping[int, ClockAt]
+    until: int | None = None
+    """The epoch from which on later clocks say as much, so that it is needed for earlier moments only."""
 
-    epoch: int = 0
-    ahead: Mapping[int, int] = field(default_factory=dict)
+    def counts(self, epoch: int) -> bool:
+        """Whether it is needed for NOW as of an epoch."""
+        return self.epoch <= epoch and (self.until is None or epoch < self.until)
 
     def to_json(self) -> list[Any]:
-        return [self.epoch, [list(clock) for clock in self.ahead.items()]]
+        return [self.epoch, self.until, [[stream, *clock] for stream, clock in self.before.items()]]
 
     @staticmethod
     def from_json(value: list[Any]) -> Activation:
-        epoch, ahead = value
-        return Activation(epoch, dict(ahead))
+        epoch, until, before = value
+        return Activation(epoch, {stream: ClockAt(*clock) for stream, *clock in before}, until)
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class StreamState:
     files: tuple[DataFile, ...] = ()
     segments: Segments = field(default_factory=lambda: Segments.of(()))
     clock_us: int | None = None
-    """The highest `ts` committed."""
+    """The highest `ts`, or heartbeat, committed."""
     rows: int = 0
     """Tuples ever accepted."""
     epochs: int = 0
@@ -104,14 +111,29 @@ class StreamState:
     """The latest tuple that retention removed."""
     keys: Mapping[str, int] = field(default_factory=dict)
     """The epochs of the pushes that came with keys, the last ones, oldest first."""
-    activation: Activation | None = None
-    """When its first tuple came, if it has a time of its own and any tuple."""
+    lateness_us: int | None = None
+    """Tuples with `ts` so far behind the clock, or further, are quarantined."""
+    idle_after_us: int | None = None
+    """Without tuple or heartbeat for so long it becomes idle."""
+    touched_us: int | None = None
+    """When its last tuple or heartbeat came, by the wall clock."""
+    idle_since: int = 0
+    """The epoch in which it became idle; 0: it is not idle."""
+    activations: tuple[Activation, ...] = ()
+    """Where it became active and NOW of some set of streams would have gone back, oldest first."""
+    now_from: int = 0
+    """NOW of this and other streams, as of epochs before this one, is not known any more."""
     timeline: Timeline = field(default_factory=Timeline)
-    """How many tuples it had, and its clock, after each entry."""
+    """How many tuples it had, its clock, and whether it was idle, after each entry."""
 
     @property
     def event_time(self) -> bool:
         return self.schema.timestamp is not None
+
+    @cached_property
+    def clock_at(self) -> ClockAt | None:
+        """Its clock and whether it is idle; None before its first tuple or heartbeat."""
+        return None if self.clock_us is None else ClockAt(self.clock_us, self.idle_since)
 
     @property
     def retained_rows(self) -> int:
@@ -131,6 +153,15 @@ class StreamState:
         if self.retain_us is None or (self.event_time and self.clock_us is None):
             return None
         return self.clock(wall_us) - self.retain_us
+
+    def late_us(self) -> int | None:
+        """Tuples with `ts` at or before this come too late."""
+        return None if self.lateness_us is None or self.clock_us is None else self.clock_us - self.lateness_us
+
+    def ceiling_us(self, wall_us: int) -> int | None:
+        """Times after this are refused; None when tuples are stamped on arrival."""
+        ahead_us = MAX_AHEAD_US if self.max_ahead_us is None else self.max_ahead_us
+        return wall_us + ahead_us if self.event_time else None
 
     def gone_us(self, wall_us: int) -> int | None:
         """The latest tuple that is beyond retention, removed or not; None when every tuple that ever came is seen.
@@ -157,7 +188,7 @@ class StreamState:
 
     def recorded(self, entry: int, epoch: int, at_us: int) -> StreamState:
         """With a record of what an entry made of it."""
-        record = Record(entry, epoch, self.rows, self.clock_us, at_us)
+        record = Record(entry, epoch, self.rows, self.clock_us, at_us, self.idle_since)
         return replace(self, timeline=self.timeline.appended(record))
 
     def promising_from(self, entry: int) -> StreamState:
@@ -167,8 +198,27 @@ class StreamState:
         same = timeline is self.timeline and quarantine is self.quarantine
         return self if same else replace(self, timeline=timeline, quarantine=quarantine)
 
-    def with_activation(self, activation: Activation) -> StreamState:
-        return replace(self, activation=activation)
+    def touched(self, wall_us: int) -> StreamState:
+        """Tuples came at a time of the wall clock: it is not idle any more."""
+        return replace(self, touched_us=wall_us, idle_since=0)
+
+    def advanced(self, clock_us: int, wall_us: int) -> StreamState:
+        """A heartbeat came."""
+        return replace(self, clock_us=clock_us, touched_us=wall_us, idle_since=0)
+
+    def idled(self, epoch: int) -> StreamState:
+        assert self.clock_us is not None, "only what was active becomes idle"
+        return replace(self, idle_since=epoch)
+
+    def without_clocks(self, dropped: Container[int]) -> StreamState:
+        """Its activations remember nothing of streams that are dropped."""
+        if not any(stream in dropped for each in self.activations for stream in each.before):
+            return self
+        left = (
+            replace(each, before={stream: clock for stream, clock in each.before.items() if stream not in dropped})
+            for each in self.activations
+        )
+        return replace(self, activations=tuple(left))
 
     def with_keys(self, keys: Iterable[str], epoch: int) -> StreamState:
         """Pushes with these keys were taken in."""
@@ -212,7 +262,12 @@ class StreamState:
             "forgotten": self.forgotten,
             "lost_us": self.lost_us,
             "keys": dict(self.keys),
-            "activation": None if self.activation is None else self.activation.to_json(),
+            "lateness_us": self.lateness_us,
+            "idle_after_us": self.idle_after_us,
+            "touched_us": self.touched_us,
+            "idle_since": self.idle_since,
+            "activations": [activation.to_json() for activation in self.activations],
+            "now_from": self.now_from,
             "timeline": self.timeline.to_json(),
         }
 
@@ -224,16 +279,12 @@ class StreamState:
             # The checkpoint was written before files knew their ids: the newest file has the newest tuples.
             files = _numbered(files, value["rows"])
         quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
-        activation = value.get("activation")
-        if activation is None and value["clock_us"] is not None and schema.timestamp is not None:
-            # The checkpoint was written before activations were kept.
-            activation = Activation().to_json()
         return StreamState(
             **{**value, "files": files, "schema": schema}
             | {
                 "segments": Segments.of(files),
                 "quarantine": None if quarantine is None else StreamState.from_json(quarantine, entry, epoch),
-                "activation": None if activation is None else Activation.from_json(activation),
+                "activations": tuple(map(Activation.from_json, value.get("activations", ()))),
                 "timeline": _timeline(value, entry, epoch),
                 "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
             }

@@ -1,6 +1,7 @@
 """The timeline of an object: what each log entry made of it, for as long as positions are promised (DESIGN section 9).
 
-A record says how many tuples a stream had after an entry, or which version a table was at, and the clock. Records are
+A record says how many tuples a stream had after an entry, its clock and whether it was idle, or which version a table
+was at. Records are
 appended, one per entry that changed the object, and found by entry or epoch. All is immutable: the last records are a
 tuple, and those before are in *chunks*, each compressed once, when it is full, into the text that checkpoints write. So
 an append copies a few hundred references at most, a checkpoint encodes nothing twice, and opening decodes nothing.
@@ -23,6 +24,14 @@ import numpy.typing as npt
 CHUNK_RECORDS = 512
 
 
+class ClockAt(NamedTuple):
+    """A stream's clock at one entry of the log, and whether the stream was idle."""
+
+    clock_us: int
+    idle_since: int
+    """The epoch in which it became idle; 0: it is active."""
+
+
 class Record(NamedTuple):
     """An object after an entry."""
 
@@ -34,6 +43,12 @@ class Record(NamedTuple):
     """The stream's clock; None for a table, and for a stream without tuples."""
     at_us: int
     """The wall clock when the entry was made; 0 for entries of versions that did not say."""
+    idle_since: int = 0
+    """The epoch in which the stream became idle; 0: it is active."""
+
+    @property
+    def clock(self) -> ClockAt | None:
+        return None if self.clock_us is None else ClockAt(self.clock_us, self.idle_since)
 
 
 NOTHING = Record(0, 0, 0, None, 0)
@@ -78,8 +93,8 @@ class Chunk:
 
 
 def _record(row: Sequence[int]) -> Record:
-    entry, epoch, total, clock_us, at_us = row
-    return Record(entry, epoch, total, None if clock_us == _NO_CLOCK else clock_us, at_us)
+    entry, epoch, total, clock_us, at_us, idle_since = row
+    return Record(entry, epoch, total, None if clock_us == _NO_CLOCK else clock_us, at_us, idle_since)
 
 
 @dataclass(frozen=True)

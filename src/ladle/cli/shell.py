@@ -36,14 +36,15 @@ from ladle.errors import LadleError
 
 # fmt: off
 KEYWORDS = (
-    "ADD", "AHEAD", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
+    "ADD", "ADVANCE", "AFTER", "AHEAD", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
     "CAST", "COLUMN", "CREATE", "CROSS", "DAY", "DAYS", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP",
     "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FOREVER", "FROM", "FUNCTION", "FUNCTIONS", "GROUP",
-    "HAVING", "HOUR", "HOURS", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LANGUAGE", "LIKE", "LIMIT",
-    "MAX", "MINUTE", "MINUTES", "NOT", "NOW", "NULL", "OR", "ORDER", "PYTHON", "QUERIES", "QUERY",
+    "HAVING", "HOUR", "HOURS", "IDLE", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LANGUAGE",
+    "LATENESS", "LIKE", "LIMIT",
+    "MAX", "MINUTE", "MINUTES", "NEVER", "NOT", "NOW", "NULL", "OR", "ORDER", "PYTHON", "QUERIES", "QUERY",
     "RANGE", "REPLACE", "RETAIN", "RETURNS", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "SINCE", "STREAM",
-    "STREAMS", "SUBSCRIBE", "TABLE", "TABLES", "THEN", "TIMESTAMP", "TRUE", "UNION", "UPDATE", "VALUES",
-    "WHEN", "WHERE", "WITH",
+    "STREAMS", "SUBSCRIBE", "TABLE", "TABLES", "THEN", "TIMESTAMP", "TO", "TRUE", "UNBOUNDED", "UNION", "UPDATE",
+    "VALUES", "WHEN", "WHERE", "WITH",
 )
 FUNCTIONS = (
     "avg", "coalesce", "count", "date_trunc", "lower", "max", "min", "round", "sum", "upper",

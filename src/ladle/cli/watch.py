@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ladle.cli.place import add_place, opened, opening_text, typed
 from ladle.cli.terminal import Commands, command, patience
+from ladle.clock import interval_text
 
 if TYPE_CHECKING:
     from ladle.status import Status
@@ -81,6 +82,8 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
             "rows/s": round(stream.rows_per_second),
             "epochs": stream.epochs,
             "clock": None if stream.clock is None else stream.clock.replace(microsecond=0, tzinfo=None),
+            "lateness": interval_text(round((stream.lateness_seconds or 0) * 1e6)) if stream.lateness_seconds else "",
+            "idle": "idle" if stream.idle else "",
             "pending": stream.pending,
             "quarantined": stream.quarantined,
             "files": stream.files,

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from ladle.engine.ingest import Ingest
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.pipeline import Pipeline
-from ladle.stem.backfill import Backfilled
+from ladle.stem.backfill import Backfilled, BackfillTask
 from ladle.stem.blocks import BlockSet
 from ladle.stem.moving import move_results
 
@@ -136,7 +137,7 @@ class Backfill:
                 self.stuck = True
                 return False
             limits = self._patience(wanted), _JOB_SECONDS_MAX
-            tasks = [self._ingest.probe_file(catalog, stream, entry.file, query_set, *limits) for entry in chosen]
+            tasks = [self._task(catalog, stream, entry.file, query_set, *limits) for entry in chosen]
             begun = time.monotonic()
             with self._ingest.claims.claiming([entry.file.name for entry in chosen]) as alone:
                 if not alone or not self._live(name).issuperset(entry.file.name for entry in chosen):
@@ -149,6 +150,30 @@ class Backfill:
             progressed = self._note(catalog, stream, chosen, backfilled)
             self.stuck |= not progressed
             return progressed
+
+    def _task(
+        self,
+        catalog: Catalog,
+        stream: StreamState,
+        file: DataFile,
+        query_set: tuple[Path, ...],
+        factor_seconds_max: float,
+        functions_seconds_max: float,
+    ) -> BackfillTask:
+        """The task of probing a file that is written with some blocks."""
+        paths = self._store.warehouse.stream(stream.id)
+        return BackfillTask(
+            paths.archive / file.name,
+            file.checks,
+            stream.schema.arrow,
+            paths.results,
+            query_set,
+            factor_seconds_max,
+            functions_seconds_max,
+            self._ingest.joining.late(catalog, stream),
+            self._ingest.tickets(stream),
+            self._ingest.policy,
+        )
 
     def _live(self, name: str) -> set[str]:
         """The files that a stream has now."""

@@ -22,12 +22,12 @@ from ladle.answer import Answer
 from ladle.catalog import Catalog, QueryState, StreamState, Timeline, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
-from ladle.engine.layout import Extent
+from ladle.engine.layout import EVERYTHING, Extent
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.engine.versions import versions_of
 from ladle.errors import Gone, unknown
-from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
+from ladle.plan import Engine, Plan, RowsWindow, Scan
 
 _LOOK_SECONDS = 0.1
 """How often a process that only reads looks for commits of the one that writes."""
@@ -42,13 +42,21 @@ _Step = tuple[int, Answer | None]
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """The tuples that an entry brought: their places among those retained, and the stream's clock before and after."""
+    """What an entry did to a stream: the places of its tuples among those retained, and the clock before and after.
+
+    A heartbeat, and becoming idle, is an epoch without tuples.
+    """
 
     epoch: int
     first: int
     last: int
     before_us: int | None
     clock_us: int
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are tuples, or the clock advanced."""
+        return self.first < self.last or self.before_us != self.clock_us
 
 
 class _Past:
@@ -69,6 +77,9 @@ class _Past:
                 raise _gone(f"have tuples of stream '{stream.name}' that are beyond its retention", first)
             if since < stream.timeline.base.epoch:
                 raise _gone(f"of stream '{stream.name}' are beyond what positions are promised for", first)
+            if since < stream.now_from and len(self.streams) > 1:
+                first = max(first, *(each.now_from for each in self.streams.values()))
+                raise _gone(f"of stream '{stream.name}' are too many idle times ago for NOW to be known", first)
         for table in self._tables.values():
             if since < table.timeline.base.epoch:
                 raise _gone(f"need versions of table '{table.name}' that are no longer kept", first)
@@ -78,14 +89,15 @@ class _Past:
         records = [record for timeline in self._timelines for record in timeline.after_epoch(since)]
         return sorted({(record.entry, record.epoch) for record in records})
 
-    def now_us(self, entry: int) -> tuple[int | None, int]:
+    def now_us(self, entry: int, epoch: int) -> tuple[int | None, int]:
         """NOW, which is None while it is undefined, and the latest time that is known, as of an entry."""
-        clocks = [(stream, stream.timeline.at(entry).clock_us) for stream in self.streams.values()]
+        clocks = [(stream, stream.timeline.at(entry).clock) for stream in self.streams.values()]
         changed = [table.timeline.at(entry).at_us for table in self._tables.values()]
         # Where tuples are stamped on arrival, NOW is that of the last one, or of a later change of a table.
-        known = [*(clock_us for _, clock_us in clocks), *changed]
-        latest_us = max((us for us in known if us), default=self.reader.wall_us)
-        return now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us, latest_us
+        known = [*(clock.clock_us for _, clock in clocks if clock is not None), *(us for us in changed if us)]
+        latest_us = max(known, default=self.reader.wall_us)
+        timed = any(stream.event_time for stream, _ in clocks)
+        return now_of_clocks(clocks, epoch) if timed else latest_us, latest_us
 
     def tables_at(self, entry: int) -> dict[str, pa.Table]:
         """The tables' rows by relation."""
@@ -166,11 +178,14 @@ class Changes:
         (scan,) = plan.scans
         before = stream.timeline.at_epoch(since)
         for record in stream.timeline.after_epoch(since):
-            assert record.clock_us is not None, "the stream has tuples"
+            assert record.clock_us is not None, "the stream has tuples, or had a heartbeat"
             first, last = (reader.place(stream, each.total) for each in (before, record))
             arrivals = _Arrivals(record.epoch, first, last, before.clock_us, record.clock_us)
             before = record
-            extents = _new_extents(scan, arrivals)
+            if not arrivals.moves:
+                yield arrivals.epoch, None
+                continue
+            extents = _new_extents(scan, arrivals, stream.retain_us)
             parts = [reader.read_arrivals(scan, extent, last_row) for extent, last_row in extents]
             rows = pa.concat_tables([part for part in parts if len(part)] or parts[:1]).combine_chunks()
             if not len(rows):
@@ -194,7 +209,7 @@ class Changes:
     def _as_of(self, plan: Plan, past: _Past, entry: int, epoch: int) -> Answer:
         """The answer over the tuples that had arrived after an entry, and the tables as they stood."""
         records = {name: stream.timeline.at(entry) for name, stream in past.streams.items()}
-        found_us, latest_us = past.now_us(entry)
+        found_us, latest_us = past.now_us(entry, epoch)
         now_us = latest_us if found_us is None else found_us
         relations: dict[str, pa.Table] = {}
         windows = []
@@ -238,13 +253,14 @@ def _rows(table: pa.Table) -> Iterator[str]:
     return map(repr, zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def _new_extents(scan: Scan, arrivals: _Arrivals) -> list[tuple[Extent, int]]:
+def _new_extents(scan: Scan, arrivals: _Arrivals, retain_us: int | None) -> list[tuple[Extent, int]]:
     """What is in the window after the epoch and was not before it: of older tuples, and of the epoch's own."""
     window = scan.window
     if isinstance(window, RowsWindow):
         first = max(arrivals.first, arrivals.last - window.rows)
-        return [(Extent(*TimeWindow().resolve(arrivals.clock_us), first), arrivals.last)]
+        return [(EVERYTHING._replace(first_row=first), arrivals.last)]
     begin_us, end_us = window.resolve(arrivals.clock_us)
+    begin_us = begin_us if retain_us is None else max(begin_us, arrivals.clock_us - retain_us)
     own = (Extent(begin_us, end_us, arrivals.first), arrivals.last)
     if arrivals.before_us is None:
         return [own]

@@ -26,6 +26,7 @@ from ladle.engine.backfill import Backfill
 from ladle.engine.background import Background
 from ladle.engine.backup import BackingUp
 from ladle.engine.changes import Changes
+from ladle.engine.clocks import TimeKeeping, stream_handle
 from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
 from ladle.engine.explain import explain_plan, explain_query
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from ladle.engine.session import Session
 
 
-class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, TokenMaker, Verifying):
+class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, TimeKeeping, TokenMaker, Verifying):
     """Made by `ladle.connect`. A context manager; every method may be called from any thread."""
 
     def __init__(
@@ -131,11 +132,19 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
         *,
         retain_us: int | None = None,
         max_ahead_us: int | None = None,
+        lateness_us: int | None = None,
+        idle_after_us: int | None = None,
         if_not_exists: bool = False,
     ) -> bool:
         """Whether the stream is new: with `if_not_exists` it may have been there."""
         return self._definitions.create_stream(
-            name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
+            name,
+            schema,
+            retain_us=retain_us,
+            max_ahead_us=max_ahead_us,
+            lateness_us=lateness_us,
+            idle_after_us=idle_after_us,
+            if_not_exists=if_not_exists,
         )
 
     def drop_stream(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
@@ -153,12 +162,8 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
         """Give a stream one more column; it is NULL in the tuples that came before."""
         self._definitions.add_column(stream, column)
 
-    def set_retain(self, stream: str, retain_us: int | None) -> None:
-        """Change how long a stream's tuples are kept; None is for ever."""
-        self._definitions.set_retain(stream, retain_us)
-
     def streams(self) -> list[Stream]:
-        return [Stream(s.name, s.schema, s.retain_us, s.rows, s.epochs) for s in self._snapshot().streams.values()]
+        return [stream_handle(stream) for stream in self._snapshot().streams.values()]
 
     def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
         """Hand rows over. They are durable when this returns; with `wait`, visible too, and the epoch is returned.

@@ -15,7 +15,7 @@ from ladle.engine.analysis import bound_again
 from ladle.engine.store import Store
 from ladle.errors import AlreadyExists, Denied, InUse, LadleError, LimitExceeded, Unsupported, listed, unknown
 from ladle.plan import Plan, WindowKind
-from ladle.schema import Column, StreamSchema, TableSchema, type_name
+from ladle.schema import Column, StreamSchema, TableSchema, require_time_column, type_name
 from ladle.sql.statements import Materialize
 
 _TAKEN = {
@@ -42,16 +42,22 @@ class Definitions:
         *,
         retain_us: int | None,
         max_ahead_us: int | None,
+        lateness_us: int | None,
+        idle_after_us: int | None,
         if_not_exists: bool,
     ) -> bool:
         """Whether the stream is new: with `if_not_exists` it may have been there."""
         check_name("stream", name)
+        if lateness_us is not None:
+            require_time_column(name, schema, "LATENESS")
+        if idle_after_us is not None:
+            require_time_column(name, schema, "IDLE AFTER")
 
         def make_entry(catalog: Catalog) -> dict[str, object] | None:
             if catalog.stream(name) is not None and if_not_exists:
                 return None
             _refuse_taken(catalog, name, "stream")
-            return entries.create_stream(name, schema, retain_us, max_ahead_us)
+            return entries.create_stream(name, schema, retain_us, max_ahead_us, lateness_us, idle_after_us)
 
         return self._store.commit(make_entry) is not None
 
@@ -90,6 +96,12 @@ class Definitions:
 
     def set_retain(self, stream: str, retain_us: int | None) -> None:
         self._store.commit(lambda catalog: entries.set_retain(base_stream(catalog, stream).name, retain_us))
+
+    def set_lateness(self, stream: str, lateness_us: int | None) -> None:
+        self._store.commit(lambda catalog: entries.set_lateness(_timed(catalog, stream, "LATENESS"), lateness_us))
+
+    def set_idle_after(self, stream: str, idle_after_us: int | None) -> None:
+        self._store.commit(lambda catalog: entries.set_idle_after(_timed(catalog, stream, "IDLE AFTER"), idle_after_us))
 
     # -- tables --
 
@@ -227,6 +239,13 @@ def base_stream(catalog: Catalog, name: str) -> StreamState:
     if "." in stream.name:
         raise LadleError(f"'{stream.name}' is filled by Ladle alone.")
     return stream
+
+
+def _timed(catalog: Catalog, name: str, what: str) -> str:
+    """The name of a stream that has a time column."""
+    stream = base_stream(catalog, name)
+    require_time_column(stream.name, stream.schema, what)
+    return stream.name
 
 
 def base_table(catalog: Catalog, name: str) -> TableState:

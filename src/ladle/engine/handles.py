@@ -37,6 +37,11 @@ class Stream:
     retain_us: int | None
     rows: int
     epochs: int
+    lateness_us: int | None
+    idle_after_us: int | None
+    idle: bool
+    clock: datetime | None
+    """The highest time of its tuples and heartbeats."""
 
 
 @dataclass(frozen=True)

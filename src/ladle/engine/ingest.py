@@ -21,7 +21,6 @@ import pyarrow as pa
 from ladle import catalog as entries
 from ladle.archive.files import make_private, storage_error
 from ladle.archive.inbox import Inbox, Pushed, find_key, list_pushed, stored_key
-from ladle.archive.segments import DataFile
 from ladle.catalog import INBOX, QUARANTINE, Catalog, Kept, Page, StreamState, source_of_key
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
@@ -36,7 +35,7 @@ from ladle.errors import Closed, LadleError, PipelineError
 from ladle.pipeline import Pipeline
 from ladle.plan import Block
 from ladle.schema import ARRIVAL, TIMESTAMP
-from ladle.stem.backfill import Backfilled, BackfillTask
+from ladle.stem.backfill import Backfilled
 from ladle.stem.blocks import BlockSet
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.stem.intake import Bounds
@@ -44,7 +43,6 @@ from ladle.stem.query_stem import index_page, save_page
 
 _log = logging.getLogger(__name__)
 
-_MAX_AHEAD_US = 3_600_000_000
 _PUSHED_ROWS_MAX = 1 << 20
 _TAKEN_REMEMBERED_MAX = 10_000
 
@@ -60,6 +58,10 @@ class Lane:
     taken: dict[int, HandedOver] = field(default_factory=dict)
     """What became of the pushes last taken in, oldest first."""
     error: str | None = None
+
+
+class _LateByNowError(Exception):
+    """The stream's clock was moved while a batch was looked at, and tuples of it are late by now."""
 
 
 class Ingest:
@@ -248,7 +250,26 @@ class Ingest:
         *,
         keys: Sequence[str] = (),
     ) -> int | None:
-        """One epoch; its number, or None when the batch is in the log already or the stream is gone."""
+        """One epoch; its number, or None when the batch is in the log already or the stream is gone.
+
+        Whether a tuple is late is said by the stream's clock at the commit before. If another source moved that clock
+        meanwhile so that tuples are late now, the batch is looked at again: each time there are fewer of them.
+        """
+        while True:
+            try:
+                return self._attempt(stream_name, stream_id, source, batch, run, keys)
+            except _LateByNowError:
+                _log.debug("batch %d of %s has late tuples by now: once more", batch, source)
+
+    def _attempt(
+        self,
+        stream_name: str,
+        stream_id: int,
+        source: str,
+        batch: int,
+        run: Callable[[EpochTask], list[Manifest]],
+        keys: Sequence[str],
+    ) -> int | None:
         catalog = self._store.catalog
         stream = _current(catalog, stream_name, stream_id)
         if stream is None or stream.batches.get(source, -1) >= batch:
@@ -271,6 +292,9 @@ class Ingest:
                 current = _current(newest, stream_name, stream_id)
                 if current is None or current.batches.get(source, -1) >= batch:
                     return None
+                late_us = current.late_us()
+                if late_us is not None and any(file.ts_min_us <= late_us for file in files):
+                    raise _LateByNowError
                 return entries.epoch(current.name, source, batch, task.arrived_us, files, quarantined, keys)
 
             committed = self._store.commit(make_entry)
@@ -317,30 +341,6 @@ class Ingest:
     def policy(self) -> Policy:
         return Policy(self._store.settings.eddy_policy)
 
-    def probe_file(
-        self,
-        catalog: Catalog,
-        stream: StreamState,
-        file: DataFile,
-        query_set: tuple[Path, ...],
-        factor_seconds_max: float,
-        functions_seconds_max: float,
-    ) -> BackfillTask:
-        """The task of probing a file that is written with some blocks."""
-        paths = self._store.warehouse.stream(stream.id)
-        return BackfillTask(
-            paths.archive / file.name,
-            file.checks,
-            stream.schema.arrow,
-            paths.results,
-            query_set,
-            factor_seconds_max,
-            functions_seconds_max,
-            self.joining.late(catalog, stream),
-            self.tickets(stream),
-            self.policy,
-        )
-
     def tickets(self, stream: StreamState) -> Mapping[str, Account]:
         """What the eddy knows of the operators of a stream."""
         with self._lock:
@@ -375,7 +375,6 @@ class Ingest:
         settings = self._store.settings
         now_us = self._store.clock.now_us()
         paths = self._store.warehouse.stream(stream.id)
-        ahead_us = stream.max_ahead_us if stream.max_ahead_us is not None else _MAX_AHEAD_US
         try:
             paths.archive.mkdir(parents=True, exist_ok=True)
             make_private(paths.quarantine)
@@ -387,7 +386,7 @@ class Ingest:
             source=source_of_key(source),
             token=uuid.uuid4().hex[:16],
             arrived_us=now_us,
-            bounds=Bounds(stream.floor_us(now_us), now_us + ahead_us if stream.event_time else None),
+            bounds=Bounds(stream.floor_us(now_us), stream.ceiling_us(now_us), stream.late_us()),
             archive=paths.archive,
             quarantine=paths.quarantine,
             results=paths.results,
@@ -421,14 +420,7 @@ class Ingest:
             rejected[:] = [count for manifest in in_order for count in manifest.rejected]
             return manifests
 
-        epoch = self.take_in(
-            stream.name,
-            stream.id,
-            INBOX,
-            seqs[-1],
-            run,
-            keys=keys,
-        )
+        epoch = self.take_in(stream.name, stream.id, INBOX, seqs[-1], run, keys=keys)
         if epoch is not None:
             for pushed, count in zip(batch, rejected, strict=True):
                 lost = pushed.path.name in damaged

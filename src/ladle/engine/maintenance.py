@@ -1,7 +1,8 @@
-"""Housekeeping that nobody asks for: retention, compaction, clean-up, checkpoints, and the Delta table that follows.
+"""Housekeeping that nobody asks for: retention, compaction, clean-up, checkpoints, the Delta table that follows, and
+streams that become idle.
 
-Each round does a bounded amount and leaves the rest to the next. None of it changes an answer: it replaces files by
-others with the same tuples, or removes what nobody can see.
+Each round does a bounded amount and leaves the rest to the next. But for idleness none of it changes an answer: it
+replaces files by others with the same tuples, or removes what nobody can see.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ladle.archive.segments import DataFile, compact
 from ladle.catalog import Catalog, QueryState, Segments, StreamState, Timeline
 from ladle.engine.auto import Auto
 from ladle.engine.backfill import needed_files
+from ladle.engine.clocks import Idleness
 from ladle.engine.ingest import Ingest
 from ladle.engine.store import Store
 from ladle.engine.tables import Tables
@@ -53,6 +55,7 @@ class Maintenance:
         self._ingest = ingest
         self._auto = auto
         self._tables = tables
+        self._idleness = Idleness(store, ingest)
         self._lock = threading.Lock()
         self._followers: dict[int, DeltaFollower] = {}
         self._followed: dict[int, StreamState] = {}
@@ -72,6 +75,7 @@ class Maintenance:
 
     def _round(self, *, thorough: bool) -> None:
         for name, task in (
+            ("idleness", self._idleness.look),
             ("retention", self._retain),
             ("positions", self._forget_positions),
             ("compaction", self._compact),

@@ -91,6 +91,8 @@ class Report:
             len(stream.files),
             sum(file.bytes for file in stream.files),
             self._ingest.error(stream),
+            None if stream.lateness_us is None else stream.lateness_us / 1e6,
+            stream.idle_since > 0,
         )
 
     def _query(self, covering: _Covering, query: QueryState, invocations: int) -> QueryStatus:

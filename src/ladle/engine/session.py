@@ -181,6 +181,10 @@ class Session:
         own = key if key is None or self.user.local else f"{self.user.name.lower()}\0{key}"
         return self._db.hand_over(stream, rows, wait=wait, key=own, body=body)
 
+    def heartbeat(self, stream: str, at: datetime | str) -> int | None:
+        self.need(Role.WRITER, "send heartbeats")
+        return self._db.heartbeat(stream, at)
+
     def insert(self, table: str, rows: Any) -> int:
         self.need(Role.WRITER, "insert rows")
         return self._db.insert(table, rows)
@@ -255,12 +259,20 @@ class Session:
         *,
         retain_us: int | None = None,
         max_ahead_us: int | None = None,
+        lateness_us: int | None = None,
+        idle_after_us: int | None = None,
         if_not_exists: bool = False,
     ) -> bool:
         self.need(Role.ADMIN, "create streams")
         with self.noted("create stream", name):
             return self._db.create_stream(
-                name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
+                name,
+                schema,
+                retain_us=retain_us,
+                max_ahead_us=max_ahead_us,
+                lateness_us=lateness_us,
+                idle_after_us=idle_after_us,
+                if_not_exists=if_not_exists,
             )
 
     def drop_stream(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
@@ -277,6 +289,16 @@ class Session:
         self.need(Role.ADMIN, "alter streams")
         with self.noted("alter stream", stream):
             self._db.set_retain(stream, retain_us)
+
+    def set_lateness(self, stream: str, lateness_us: int | None) -> None:
+        self.need(Role.ADMIN, "alter streams")
+        with self.noted("alter stream", stream):
+            self._db.set_lateness(stream, lateness_us)
+
+    def set_idle_after(self, stream: str, idle_after_us: int | None) -> None:
+        self.need(Role.ADMIN, "alter streams")
+        with self.noted("alter stream", stream):
+            self._db.set_idle_after(stream, idle_after_us)
 
     def define_source(self, wanted: CreateSource) -> bool:
         # A source reads files and calls addresses with the rights of the process.

@@ -15,6 +15,7 @@ from ladle.archive.warehouse import archive_of
 from ladle.catalog import Catalog
 from ladle.clock import interval_text, to_datetime
 from ladle.columns import from_numpy, from_strings
+from ladle.engine.clocks import clock_text, idle_text, lateness_text
 from ladle.engine.deadline import statement_time
 from ladle.engine.defining import Source
 from ladle.engine.source import define_in_sql
@@ -23,6 +24,7 @@ from ladle.errors import EvaluationError, LadleError, Position, TypeMismatch, Un
 from ladle.schema import ARRIVAL, StreamSchema, TableSchema, type_name
 from ladle.sql.statements import (
     AddColumn,
+    Advance,
     Backup,
     CreateFunction,
     CreateQuery,
@@ -49,6 +51,8 @@ from ladle.sql.statements import (
     Misfit,
     Revoke,
     Select,
+    SetIdleAfter,
+    SetLateness,
     SetRetain,
     ShowFunctions,
     ShowGrants,
@@ -121,9 +125,15 @@ def _run(db: Db, text: str) -> Answer:
         case DropQuery(name, cascade, if_exists):
             db.unregister(name, cascade=cascade, if_exists=if_exists)
             return _said(db, f"query {name} dropped" if catalog.query(name) else f"there was no query {name}")
-        case CreateStream(name, schema, retain_us, max_ahead_us, if_not_exists):
+        case CreateStream(name, schema) as create:
             created = db.create_stream(
-                name, schema, retain_us=retain_us, max_ahead_us=max_ahead_us, if_not_exists=if_not_exists
+                name,
+                schema,
+                retain_us=create.retain_us,
+                max_ahead_us=create.max_ahead_us,
+                lateness_us=create.lateness_us,
+                idle_after_us=create.idle_after_us,
+                if_not_exists=create.if_not_exists,
             )
             return _said(db, f"stream {name} created" if created else f"stream {name} is there already, unchanged")
         case DropStream(name, cascade, if_exists):
@@ -135,13 +145,8 @@ def _run(db: Db, text: str) -> Answer:
         case DropTable(name, cascade, if_exists):
             db.drop_table(name, cascade=cascade, if_exists=if_exists)
             return _said(db, f"table {name} dropped" if catalog.table(name) else f"there was no table {name}")
-        case AddColumn(stream, column):
-            db.add_column(stream, column)
-            return _said(db, f"column {column.name} added to {stream}")
-        case SetRetain(stream, retain_us):
-            db.set_retain(stream, retain_us)
-            kept = "for ever" if retain_us is None else f"for {interval_text(retain_us)}"
-            return _said(db, f"stream {stream} is retained {kept}")
+        case AddColumn() | SetRetain() | SetLateness() | SetIdleAfter() | Advance() as change:
+            return _alter_stream(db, change)
         case CreateFunction() as create:
             return _create_function(db, create, catalog)
         case DropFunction(name, cascade, if_exists):
@@ -177,7 +182,7 @@ def _run(db: Db, text: str) -> Answer:
         case Describe(name, function):
             if function or _is_function(catalog, name):
                 return _table(db, _describe_function(catalog, name))
-            return _table(db, _describe(catalog, name), _delta_table(catalog, name))
+            return _table(db, _describe(catalog, name), _about_stream(catalog, name))
         case ExplainSelect(plan, analyze):
             return _text(db, lambda: db.explain_plan(plan, catalog, analyze=analyze))
         case ExplainQuery(name, analyze):
@@ -193,6 +198,30 @@ def _run(db: Db, text: str) -> Answer:
                 "SUBSCRIBE goes on for as long as somebody listens, so it has no answer.",
                 hint=f"in Python db.query('{name}').subscribe(), at the command line ladle sql -c 'SUBSCRIBE {name}'",
             )
+
+
+def _alter_stream(db: Db, change: AddColumn | SetRetain | SetLateness | SetIdleAfter | Advance) -> Answer:
+    match change:
+        case AddColumn(stream, column):
+            db.add_column(stream, column)
+            return _said(db, f"column {column.name} added to {stream}")
+        case SetRetain(stream, retain_us):
+            db.set_retain(stream, retain_us)
+            kept = "for ever" if retain_us is None else f"for {interval_text(retain_us)}"
+            return _said(db, f"stream {stream} is retained {kept}")
+        case SetLateness(stream, lateness_us):
+            db.set_lateness(stream, lateness_us)
+            late = "however late they are" if lateness_us is None else f"less than {interval_text(lateness_us)} late"
+            return _said(db, f"stream {stream} takes tuples {late}")
+        case SetIdleAfter(stream, idle_after_us):
+            db.set_idle_after(stream, idle_after_us)
+            when = "no more" if idle_after_us is None else f"after {interval_text(idle_after_us)}"
+            return _said(db, f"stream {stream} becomes idle {when}")
+        case Advance(stream, to_us):
+            epoch = db.heartbeat(stream, to_datetime(to_us))
+            if epoch is None:
+                return _said(db, f"the clock of stream {stream} was there already")
+            return _said(db, f"stream {stream} advanced to {to_datetime(to_us)}, epoch {epoch}")
 
 
 def _create_query(db: Db, create: CreateQuery, catalog: Catalog) -> Answer:
@@ -277,6 +306,8 @@ def _streams(catalog: Catalog) -> pa.Table:
         columns=[", ".join(f"{c.name} {type_name(c.type)}" for c in stream.schema.columns) for stream in streams],
         timestamp=[stream.schema.timestamp or "on arrival" for stream in streams],
         retain=["forever" if s.retain_us is None else interval_text(s.retain_us) for s in streams],
+        lateness=[lateness_text(stream) if stream.event_time else "" for stream in streams],
+        idle=[idle_text(stream) if stream.event_time else "" for stream in streams],
         rows=[stream.rows for stream in streams],
         epochs=[stream.epochs for stream in streams],
         quarantined=[stream.quarantine.rows if stream.quarantine else 0 for stream in streams],
@@ -401,12 +432,12 @@ def _describe_columns(schema: StreamSchema | TableSchema) -> pa.Table:
     return _columns(column=names, type=types, note=notes)
 
 
-def _delta_table(catalog: Catalog, name: str) -> str | None:
-    """Where other tools find a stream's tuples, and its time there when that has no name of its own."""
+def _about_stream(catalog: Catalog, name: str) -> str | None:
+    """Where other tools find a stream's tuples; its clock, or its time there when that has no name of its own."""
     stream = catalog.streams.get(name.lower())
     if stream is None:
         return None
-    time = "" if stream.event_time else f"; the arrival time is its column {ARRIVAL}"
+    time = f"\n{clock_text(stream)}" if stream.event_time else f"; the arrival time is its column {ARRIVAL}"
     return f"Delta table: {archive_of(stream.id)}{time}"
 
 

@@ -102,6 +102,12 @@ class RemoteDatabase(BackupMaker, FunctionMaker, QueryMaker, SourceMaker, TableM
         epoch: int | None = header["epoch"]
         return epoch
 
+    def heartbeat(self, stream: str, at: datetime | str) -> int | None:
+        """Say that a stream has reached a time. The epoch of that; None when its clock was there already."""
+        header, _ = self._ask({"do": "heartbeat", "stream": stream, "at": moment_of(at).isoformat()})
+        epoch: int | None = header["epoch"]
+        return epoch
+
     def attach(
         self, stream: str, batches: DataFrame, *, source: str = "source", available_now: bool = False
     ) -> Attached:

@@ -75,13 +75,19 @@ def stream_to_json(stream: Stream) -> dict[str, Any]:
         "retain_us": stream.retain_us,
         "rows": stream.rows,
         "epochs": stream.epochs,
+        "lateness_us": stream.lateness_us,
+        "idle_after_us": stream.idle_after_us,
+        "idle": stream.idle,
+        "clock": stream.clock and stream.clock.isoformat(),
     }
 
 
 def stream_from_json(value: dict[str, Any]) -> Stream:
     declared = tuple(Column(field.name, field.type) for field in decode_schema(value["schema"]))
     schema = StreamSchema(declared, value["timestamp"])
-    return Stream(value["name"], schema, value["retain_us"], value["rows"], value["epochs"])
+    names = ("retain_us", "rows", "epochs", "lateness_us", "idle_after_us", "idle")
+    told = {name: value[name] for name in names}
+    return Stream(value["name"], schema, **told, clock=_moment(value["clock"]))
 
 
 def table_to_json(table: Table) -> dict[str, Any]:

@@ -49,6 +49,7 @@ ROUTES = {
     "queries": Route("GET", "/v1/queries", ("after",)),
     "explain": Route("POST", "/v1/explain", body=_all),
     "push": Route("POST", "/v1/streams/{stream}/rows", ("wait",)),
+    "heartbeat": Route("POST", "/v1/streams/{stream}/heartbeat", body=lambda request: {"at": request["at"]}),
     "streams": Route("GET", "/v1/streams"),
     "create_table": Route("POST", "/v1/tables", body=_all),
     "drop_table": Route("DELETE", "/v1/tables/{name}", ("cascade", "if_exists")),

@@ -121,6 +121,8 @@ class SocketServer:
             case "push":
                 handed = db.hand_over(request["stream"], tables[0], wait=request["wait"], key=request.get("key"))
                 return {"epoch": handed.epoch, "repeated": handed.repeated}, []
+            case "heartbeat":
+                return {"epoch": db.heartbeat(request["stream"], request["at"])}, []
             case "explain":
                 return {"text": db.explain(request["text"], analyze=request.get("analyze", False))}, []
             case "query":

@@ -43,7 +43,13 @@ class NewStream(Body):
     timestamp_by: Name | None = Field(None, description="the column with the tuples' own time")
     retain_seconds: float | None = Field(None, gt=0, le=1e10, description="without it tuples are kept for ever")
     max_ahead_seconds: float | None = Field(None, gt=0, le=1e10, description="how far ahead of the clock a time may be")
+    lateness_seconds: float | None = Field(None, gt=0, le=1e10, description="how far behind the clock tuples may come")
+    idle_after_seconds: float | None = Field(None, gt=0, le=1e10, description="after which silence it becomes idle")
     if_not_exists: bool = False
+
+
+class Heartbeat(Body):
+    at: Annotated[str, Field(description="the time that the stream has reached, as ISO text", max_length=64)]
 
 
 class NewTable(Body):

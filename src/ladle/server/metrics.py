@@ -119,6 +119,8 @@ def _of_streams(pulse: Pulse, figures: Figures) -> Iterator[Metric]:
     bad = CounterMetricFamily("ladle_stream_quarantined", "Rows in quarantine", labels=labels)
     size = GaugeMetricFamily("ladle_stream_bytes", "Data files on disk", labels=labels)
     lag = GaugeMetricFamily("ladle_stream_lag_seconds", "Wall clock less the stream's clock", labels=labels)
+    late = GaugeMetricFamily("ladle_stream_lateness_seconds", "How far behind the clock tuples may come", labels=labels)
+    idle = GaugeMetricFamily("ladle_stream_idle", "1 while NOW does not wait for it", labels=labels)
     seconds = HistogramMetricFamily("ladle_epoch_seconds", "From an epoch's beginning to its commit", labels=labels)
     for stream in pulse.streams:
         for family, value in (
@@ -127,15 +129,18 @@ def _of_streams(pulse: Pulse, figures: Figures) -> Iterator[Metric]:
             (pending, stream.pending),
             (bad, stream.quarantined),
             (size, stream.bytes),
+            (idle, stream.idle),
         ):
             family.add_metric([stream.name], value)
+        if stream.lateness_seconds is not None:
+            late.add_metric([stream.name], stream.lateness_seconds)
         taken_in = figures.epochs.get(stream.name)
         written.add_metric([stream.name], 0 if taken_in is None else taken_in.bytes)
         if taken_in is not None:
             _add(seconds, stream.name, taken_in.durations)
     for name, behind in figures.lag_seconds.items():
         lag.add_metric([name], behind)
-    yield from (rows, written, epochs, pending, bad, size, lag, seconds)
+    yield from (rows, written, epochs, pending, bad, size, lag, late, idle, seconds)
 
 
 def _of_sources(pulse: Pulse) -> Iterator[Metric]:

@@ -20,7 +20,7 @@ from ladle.errors import LadleError, unknown
 from ladle.plan import Function
 from ladle.remote import forms
 from ladle.schema import Column, StreamSchema, TableSchema, type_name
-from ladle.server.bodies import Asked, NewFunction, NewStream, NewTable, Registration, Script, Sharing
+from ladle.server.bodies import Asked, Heartbeat, NewFunction, NewStream, NewTable, Registration, Script, Sharing
 from ladle.server.errors import BadRequest, ErrorBody, NotAcceptable
 from ladle.server.express import answered
 from ladle.server.pictures import plan_picture
@@ -216,6 +216,8 @@ def create_stream(body: NewStream, session: Asking) -> Response:
         StreamSchema(columns, body.timestamp_by),
         retain_us=_microseconds(body.retain_seconds),
         max_ahead_us=_microseconds(body.max_ahead_seconds),
+        lateness_us=_microseconds(body.lateness_seconds),
+        idle_after_us=_microseconds(body.idle_after_seconds),
         if_not_exists=body.if_not_exists,
     )
     return json_reply({"new": new}, 201)
@@ -279,6 +281,14 @@ async def push(
         }
 
     return json_reply(await serving.aside(take))
+
+
+@router.post("/streams/{name}/heartbeat", tags=["streams"], summary="Advance a stream's clock")
+def heartbeat(name: str, body: Heartbeat, session: Asking) -> Response:
+    """Say that a stream with a time column has reached a time, though no tuple says so. The response has the epoch of
+    that; none when the clock was there already.
+    """
+    return json_reply({"epoch": session.heartbeat(name, body.at)})
 
 
 def _stream(each: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Span:
 
 
 def interval_us(node: exp.Expression, what: str, source: Source) -> int:
-    """A positive interval of fixed length, for RETAIN and MAX AHEAD."""
+    """A positive interval of fixed length, for RETAIN and other clauses of a stream."""
     span = interval(node, source)
     if span.months:
         raise SqlError(
@@ -111,6 +111,15 @@ def _span(number: str, name: str, position: Position | None) -> Span:
             return Span(us=int(us))
     units = ", ".join([*_UNITS_US, *_UNITS_MONTHS])
     raise SqlError(f"'{number} {name}' is not an interval.", hint=f"units: {units}", position=position)
+
+
+def constant_us(node: exp.Expression, what: str, source: Source) -> int:
+    """A time that is written down."""
+    text = node.this if isinstance(node, exp.Cast) and node.to.this in _TIME_TYPES else node
+    if not isinstance(text, exp.Literal) or not text.is_string:
+        hint = f"write {what} TIMESTAMP '2024-01-01 10:00:00'"
+        raise SqlError(f"{what} needs a constant time.", hint=hint, position=source.of(node))
+    return _bound(node, source).us
 
 
 def window_of_bounds(node: Bounds, source: Source) -> TimeWindow:

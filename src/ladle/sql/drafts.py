@@ -28,6 +28,8 @@ class CreateStreamDraft:
     timestamp: exp.Identifier | None
     retain: exp.Expression | None
     max_ahead: exp.Expression | None
+    lateness: exp.Expression | None
+    idle_after: exp.Expression | None
     if_not_exists: bool
 
 
@@ -48,6 +50,24 @@ class AddColumnDraft:
 class SetRetainDraft:
     stream: exp.Identifier
     retain: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class SetLatenessDraft:
+    stream: exp.Identifier
+    lateness: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class SetIdleAfterDraft:
+    stream: exp.Identifier
+    idle_after: exp.Expression | None
+
+
+@dataclass(frozen=True)
+class AdvanceDraft:
+    stream: exp.Identifier
+    to: exp.Expression
 
 
 @dataclass(frozen=True)
@@ -173,6 +193,9 @@ Draft = (
     | CreateTableDraft
     | AddColumnDraft
     | SetRetainDraft
+    | SetLatenessDraft
+    | SetIdleAfterDraft
+    | AdvanceDraft
     | DropDraft
     | CreateQueryDraft
     | CreateFunctionDraft

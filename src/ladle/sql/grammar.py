@@ -14,6 +14,7 @@ from ladle.access import Role
 from ladle.errors import did_you_mean, nearest
 from ladle.sql.drafts import (
     AddColumnDraft,
+    AdvanceDraft,
     BackupDraft,
     CreateFunctionDraft,
     CreateQueryDraft,
@@ -31,6 +32,8 @@ from ladle.sql.drafts import (
     InsertDraft,
     Query,
     SelectDraft,
+    SetIdleAfterDraft,
+    SetLatenessDraft,
     SetRetainDraft,
     ShowDraft,
     SubscribeDraft,
@@ -240,6 +243,16 @@ class StatementParser(SparkParser):
     def _retain(self) -> exp.Expression | None:
         return None if self._match_text_seq("FOREVER") else self._interval("RETAIN")
 
+    def _lateness(self) -> exp.Expression | None:
+        return None if self._match_text_seq("UNBOUNDED") else self._interval("LATENESS")
+
+    def _idle(self) -> exp.Expression | None:
+        if self._match_text_seq("NEVER"):
+            return None
+        if not self._match_text_seq("AFTER"):
+            self._refuse("IDLE AFTER interval, or IDLE NEVER")
+        return self._interval("IDLE AFTER")
+
     def _column_definition(self) -> tuple[exp.Identifier, exp.DataType]:
         name = self._name("the name of a column")
         return name, self._type(f"of column '{name.name}'")
@@ -262,6 +275,8 @@ class StatementParser(SparkParser):
         timestamp: exp.Identifier | None = None
         retain: exp.Expression | None = None
         max_ahead: exp.Expression | None = None
+        lateness: exp.Expression | None = None
+        idle_after: exp.Expression | None = None
         seen: set[str] = set()
         while self._curr:
             clause = self._curr
@@ -271,12 +286,21 @@ class StatementParser(SparkParser):
                 key, retain = "RETAIN", self._retain()
             elif self._match_text_seq("MAX", "AHEAD"):
                 key, max_ahead = "MAX AHEAD", self._interval("MAX AHEAD")
+            elif self._match_text_seq("LATENESS"):
+                key, lateness = "LATENESS", self._lateness()
+            elif self._match_text_seq("IDLE"):
+                key, idle_after = "IDLE AFTER", self._idle()
             else:
-                self._refuse("TIMESTAMP BY column, RETAIN interval, MAX AHEAD interval, or the end of the statement")
+                self._refuse(
+                    "TIMESTAMP BY column, RETAIN interval, MAX AHEAD interval, LATENESS interval, IDLE AFTER interval, "
+                    "or the end of the statement"
+                )
             if key in seen:
                 self.raise_error(f"{key} is given twice", clause)
             seen.add(key)
-        return CreateStreamDraft(name, tuple(columns), timestamp, retain, max_ahead, bool(if_not_exists))
+        return CreateStreamDraft(
+            name, tuple(columns), timestamp, retain, max_ahead, lateness, idle_after, bool(if_not_exists)
+        )
 
     def _parse_create_table(self) -> CreateTableDraft:
         if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
@@ -286,7 +310,7 @@ class StatementParser(SparkParser):
         columns = self._parse_wrapped_csv(self._column_definition)
         return CreateTableDraft(name, tuple(columns), bool(if_not_exists))
 
-    def _parse_alter_stream(self) -> AddColumnDraft | SetRetainDraft:
+    def _parse_alter_stream(self) -> Draft:
         if not self._match_text_seq("STREAM"):
             self._refuse("ALTER STREAM")
         stream = self._name("the name of a stream")
@@ -294,7 +318,20 @@ class StatementParser(SparkParser):
             return AddColumnDraft(stream, self._column_definition())
         if self._match_text_seq("SET", "RETAIN"):
             return SetRetainDraft(stream, self._retain())
-        return self._refuse("ADD COLUMN name TYPE, SET RETAIN interval, or SET RETAIN FOREVER")
+        if self._match_text_seq("SET", "LATENESS"):
+            return SetLatenessDraft(stream, self._lateness())
+        if self._match_text_seq("SET", "IDLE"):
+            return SetIdleAfterDraft(stream, self._idle())
+        if self._match_text_seq("ADVANCE", "TO"):
+            to = self._parse_bitwise() if self._curr else None
+            if to is None:
+                self.raise_error("Expected a time after ADVANCE TO, like TIMESTAMP '2024-01-01 10:00:00'")
+            assert isinstance(to, exp.Expression)
+            return AdvanceDraft(stream, to)
+        return self._refuse(
+            "ADD COLUMN name TYPE, SET RETAIN interval, SET RETAIN FOREVER, SET LATENESS interval, SET LATENESS "
+            "UNBOUNDED, SET IDLE AFTER interval, SET IDLE NEVER, or ADVANCE TO time"
+        )
 
     def _parse_drop_draft(self) -> DropDraft:
         if not self._match_texts(_KINDS):

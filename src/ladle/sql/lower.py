@@ -6,12 +6,13 @@ from sqlglot import exp
 
 from ladle.errors import SqlError, unknown
 from ladle.plan import Plan
-from ladle.schema import Column, StreamSchema, TableSchema
-from ladle.sql.bounds import interval_us
+from ladle.schema import Column, StreamSchema, TableSchema, require_time_column
+from ladle.sql.bounds import constant_us, interval_us
 from ladle.sql.changes import lower_delete, lower_insert, lower_update
 from ladle.sql.conform import arrow_type
 from ladle.sql.drafts import (
     AddColumnDraft,
+    AdvanceDraft,
     BackupDraft,
     CreateFunctionDraft,
     CreateQueryDraft,
@@ -27,6 +28,8 @@ from ladle.sql.drafts import (
     GrantDraft,
     InsertDraft,
     SelectDraft,
+    SetIdleAfterDraft,
+    SetLatenessDraft,
     SetRetainDraft,
     ShowDraft,
     SubscribeDraft,
@@ -39,6 +42,7 @@ from ladle.sql.position import Source
 from ladle.sql.script import Chunk, draft
 from ladle.sql.statements import (
     AddColumn,
+    Advance,
     Backup,
     CreateFunction,
     CreateQuery,
@@ -59,6 +63,8 @@ from ladle.sql.statements import (
     Insert,
     Revoke,
     Select,
+    SetIdleAfter,
+    SetLateness,
     SetRetain,
     ShowFunctions,
     ShowGrants,
@@ -107,7 +113,16 @@ def lower(chunk: Chunk, names: Names) -> Statement:
         case AddColumnDraft(stream, column):
             return AddColumn(stream.name, _column(*column))
         case SetRetainDraft(stream, retain):
-            return SetRetain(stream.name, None if retain is None else interval_us(retain, "RETAIN", source))
+            return SetRetain(stream.name, _optional_us(retain, "RETAIN", source))
+        case SetLatenessDraft(stream, lateness):
+            _require_time(stream, "LATENESS", names, source)
+            return SetLateness(stream.name, _optional_us(lateness, "LATENESS", source))
+        case SetIdleAfterDraft(stream, idle_after):
+            _require_time(stream, "IDLE AFTER", names, source)
+            return SetIdleAfter(stream.name, _optional_us(idle_after, "IDLE AFTER", source))
+        case AdvanceDraft(stream, to):
+            _require_time(stream, "heartbeat", names, source)
+            return Advance(stream.name, constant_us(to, "ADVANCE TO", source))
         case DropDraft("SOURCE" | "TOKEN" as kind, name, cascade, if_exists):
             if cascade:
                 raise SqlError(f"DROP {kind} takes no CASCADE: nothing depends on it.", position=source.of(name))
@@ -174,13 +189,30 @@ def _create_stream(create: CreateStreamDraft, source: Source) -> CreateStream:
     timestamp = create.timestamp
     if timestamp is not None and timestamp.name.lower() not in {column.name.lower() for column in columns}:
         raise unknown("column", timestamp.name, [column.name for column in columns], position=source.of(timestamp))
+    schema = StreamSchema(columns, None if timestamp is None else timestamp.name)
+    for clause, what in ((create.lateness, "LATENESS"), (create.idle_after, "IDLE AFTER")):
+        if clause is not None:
+            require_time_column(create.name.name, schema, what, source.of(clause))
     return CreateStream(
         create.name.name,
-        StreamSchema(columns, None if timestamp is None else timestamp.name),
-        retain_us=None if create.retain is None else interval_us(create.retain, "RETAIN", source),
-        max_ahead_us=None if create.max_ahead is None else interval_us(create.max_ahead, "MAX AHEAD", source),
+        schema,
+        retain_us=_optional_us(create.retain, "RETAIN", source),
+        max_ahead_us=_optional_us(create.max_ahead, "MAX AHEAD", source),
+        lateness_us=_optional_us(create.lateness, "LATENESS", source),
+        idle_after_us=_optional_us(create.idle_after, "IDLE AFTER", source),
         if_not_exists=create.if_not_exists,
     )
+
+
+def _optional_us(interval: exp.Expression | None, what: str, source: Source) -> int | None:
+    return None if interval is None else interval_us(interval, what, source)
+
+
+def _require_time(stream: exp.Identifier, what: str, names: Names, source: Source) -> None:
+    """Of a stream that is there; whoever runs the statement refuses others."""
+    known = names.stream_schema(stream.name)
+    if known is not None:
+        require_time_column(*known, what, source.of(stream))
 
 
 def _create_function(create: CreateFunctionDraft) -> CreateFunction:

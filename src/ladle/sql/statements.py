@@ -29,6 +29,8 @@ class CreateStream:
     schema: StreamSchema
     retain_us: int | None = None
     max_ahead_us: int | None = None
+    lateness_us: int | None = None
+    idle_after_us: int | None = None
     if_not_exists: bool = False
 
 
@@ -43,6 +45,28 @@ class SetRetain:
     stream: str
     retain_us: int | None
     """None: forever (`SET RETAIN FOREVER`)."""
+
+
+@dataclass(frozen=True)
+class SetLateness:
+    stream: str
+    lateness_us: int | None
+    """None: no tuple is late (`SET LATENESS UNBOUNDED`)."""
+
+
+@dataclass(frozen=True)
+class SetIdleAfter:
+    stream: str
+    idle_after_us: int | None
+    """None: it does not become idle (`SET IDLE NEVER`)."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """A heartbeat (`ALTER STREAM name ADVANCE TO time`)."""
+
+    stream: str
+    to_us: int
 
 
 @dataclass(frozen=True)
@@ -292,6 +316,9 @@ Statement = (
     CreateStream
     | AddColumn
     | SetRetain
+    | SetLateness
+    | SetIdleAfter
+    | Advance
     | DropStream
     | CreateTable
     | DropTable

@@ -1,7 +1,7 @@
 """The door of a stream: batches in, tuples of the stream's schema out, and what can't be one with the reason.
 
-Nothing is dropped in silence: a row whose values don't fit, whose time is NULL, too far ahead of the clock or older
-than the stream's retention goes to the quarantine as JSON text beside the reason.
+Nothing is dropped in silence: a row whose values don't fit, whose time is NULL, too far ahead of the clock, too late or
+older than the stream's retention goes to the quarantine as JSON text beside the reason.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ CORRUPT = "_corrupt_record"
 
 @dataclass(frozen=True)
 class Bounds:
-    """What `ts` may be: (floor, ceiling]; None is no bound."""
+    """What `ts` may be: after floor and `late`, and up to the ceiling; None is no bound."""
 
     floor_us: int | None
     ceiling_us: int | None
+    late_us: int | None = None
+    """The stream's clock less its LATENESS."""
 
 
 @dataclass
@@ -155,6 +157,10 @@ class Intake:
         if floor_us is not None and floor_us >= FIRST_US:
             for row in _rows(pc.less_equal(times, floor_us)):
                 reasons.setdefault(row, f"{name}: older than the stream's retention, {to_datetime(floor_us)}")
+        late_us = self._bounds.late_us
+        if late_us is not None and late_us >= FIRST_US:
+            for row in _rows(pc.less_equal(times, late_us)):
+                reasons.setdefault(row, f"{name}: not after {to_datetime(late_us)} (the stream's clock less LATENESS)")
 
 
 def rows_to_table(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa.Table:

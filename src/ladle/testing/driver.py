@@ -190,6 +190,18 @@ class Driver:
     def advance(self, half_minutes: int) -> None:
         self.clock.advance(half_minutes * (MINUTE_US // 2))
 
+    def heartbeat(self, seed: int) -> None:
+        """A stream with a time column advances a little, or does not."""
+        rng = random.Random(seed)
+        timed = [spec.name for spec in self.streams if spec.time is not None]
+        if not timed:
+            return
+        name = rng.choice(timed)
+        us = self.wall_us + rng.randint(-120, 1) * (MINUTE_US // 2)
+        epoch = self.db.heartbeat(name, EPOCH + timedelta(microseconds=us))
+        if (epoch is not None) != self.oracle.heartbeat(name, us):
+            raise Mismatch(f"a heartbeat of {name} gave epoch {epoch}")
+
     def restart(self, seed: int) -> None:
         rng = random.Random(seed)
         self._folded_before = self.folded

@@ -100,7 +100,9 @@ def random_stream(rng: random.Random, name: str) -> StreamSpec:
     rng.shuffle(columns)
     retain = rng.choice((None, Span(1, "DAY"), Span(90, "MINUTE"), Span(6, "HOUR"), Span(7, "DAY")))
     ahead = rng.choice((None, None, Span(2, "MINUTE"), Span(1, "DAY"))) if time else None
-    return StreamSpec(name, tuple(columns), time_column, retain if rng.random() < 0.6 else None, ahead)
+    kept = retain if rng.random() < 0.6 else None
+    lateness = rng.choice((None, None, None, Span(10, "MINUTE"), Span(2, "HOUR"))) if time else None
+    return StreamSpec(name, tuple(columns), time_column, kept, ahead, lateness)
 
 
 def random_value(rng: random.Random, column: ColumnSpec, wall_us: int) -> Any:

@@ -117,6 +117,17 @@ class JoinDriver:
         self.db.push(name, [row.values for row in rows], wait=True)
         self.oracle.push(name, rows, self.clock.now_us())
 
+    def heartbeat(self, seed: int) -> None:
+        """A stream with a time column advances a little, or does not."""
+        rng = random.Random(seed)
+        timed = [spec.name for spec in self.streams if spec.time is not None]
+        if not timed:
+            return
+        name, us = rng.choice(timed), self.clock.now_us() + rng.randint(-20, 5) * SECOND_US
+        epoch = self.db.heartbeat(name, EPOCH + timedelta(microseconds=us))
+        if (epoch is not None) != self.oracle.heartbeat(name, us):
+            raise Mismatch(f"a heartbeat of {name} gave epoch {epoch}")
+
     def change_table(self, seed: int) -> None:
         rng = random.Random(seed)
         statement = rng.choice(CHANGES).format(rng.randint(0, 4), rng.randint(0, 4))

@@ -42,7 +42,7 @@ from ladle.testing.tree import (
 class OracleStream:
     spec: StreamSpec
     high_us: int | None = None
-    """The highest timestamp accepted: the clock of an event-time stream."""
+    """The highest timestamp accepted, or heartbeat: the clock of an event-time stream."""
     accepted: int = 0
     quarantined: list[int] = field(default_factory=list)
     """When each row in quarantine arrived, by the wall clock."""
@@ -64,7 +64,7 @@ class Oracle:
         self._duck = duckdb.connect(config={"threads": 1})
         self.streams: dict[str, OracleStream] = {}
         self._clocks: list[dict[str, int]] = []
-        """The clock of each stream that has tuples with times of their own, after each push."""
+        """The clock of each stream that has tuples with times of their own, after each push and heartbeat."""
 
     def close(self) -> None:
         self._duck.close()
@@ -81,7 +81,9 @@ class Oracle:
         stream = self.streams[name]
         spec = stream.spec
         good: list[tuple[dict[str, Any], int]] = []
-        floor = self.floor(name, wall_us)
+        floor, late = self.floor(name, wall_us), None
+        if spec.lateness is not None and stream.high_us is not None:
+            late = stream.high_us - spec.lateness.us
         for row in rows:
             ts = wall_us if spec.time is None else _time(row.values.get(spec.time))
             if row.misfit or ts is None:
@@ -90,10 +92,24 @@ class Oracle:
                 continue
             if spec.time is not None and floor is not None and ts <= floor:
                 continue
+            if late is not None and ts <= late:
+                continue
             good.append((row.values, ts))
         if good:
             self._insert(stream, good)
         stream.quarantined += [wall_us] * (len(rows) - len(good))
+        self._note_clocks()
+
+    def heartbeat(self, name: str, us: int) -> bool:
+        """A stream's clock reaches a time; whether it was not there yet."""
+        stream = self.streams[name]
+        if stream.high_us is not None and us <= stream.high_us:
+            return False
+        stream.high_us = us
+        self._note_clocks()
+        return True
+
+    def _note_clocks(self) -> None:
         self._clocks.append(
             {name: each.high_us for name, each in self.streams.items() if each.spec.time and each.high_us is not None}
         )

@@ -49,6 +49,7 @@ class StreamSpec:
     """The column of TIMESTAMP BY; None: stamped on arrival."""
     retain: Span | None = None
     ahead: Span | None = None
+    lateness: Span | None = None
 
     def create(self) -> str:
         columns = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns)
@@ -59,6 +60,8 @@ class StreamSpec:
             text += f" RETAIN INTERVAL {self.retain}"
         if self.ahead:
             text += f" MAX AHEAD INTERVAL {self.ahead}"
+        if self.lateness:
+            text += f" LATENESS INTERVAL {self.lateness}"
         return text
 
 

@@ -75,7 +75,9 @@ async function showColumns(place, name, signal) {
     const typed = ({ name, type }) => ({ column: name, type: name === time ? `${type}, the tuples' time` : type });
     const heads = ["column", "type"].map((name) => ({ name, type: "STRING" }));
     const kept = stream.retain_us === null ? "Kept for ever." : `Kept for ${duration(stream.retain_us / 1e6)}.`;
-    place.replaceChildren(table(`Columns of ${name}`, heads, stream.columns.map(typed)), h("p", { class: "hint" }, kept));
+    const late = stream.lateness_us === null ? "" : ` Tuples may be less than ${duration(stream.lateness_us / 1e6)} late.`;
+    const idle = stream.idle ? " Idle: queries over several streams don't wait for it." : "";
+    place.replaceChildren(table(`Columns of ${name}`, heads, stream.columns.map(typed)), hint(kept + late + idle));
   } catch (error) {
     if (!signal.aborted) showError(place, error);
   }
