@@ -407,8 +407,7 @@ def test_answers_and_changes(
             clock.advance(IDLE_SECONDS * SECOND_US // 2)
             db.maintain()
             for name in "abc":
-                marks = db.catalog.streams[name].marks
-                if marks and marks[-1].idle and marks[-1].epoch >= epoch:
+                if db.catalog.streams[name].idle_since >= epoch:
                     model.history.idle(name)
         if chance == 0:
             db.close()
