@@ -391,10 +391,8 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
     def following(state: StreamState, part: str) -> StreamState:
         files = [DataFile.from_json(file) for file in entry[part]]
-        if not files:
-            return state
-        state = state.appended(tuple(replace(file, epoch_first=number, epoch_last=number) for file in files))
-        return activated(catalog.all_streams(), state, number).recorded(catalog.seq, number, entry["at_us"])
+        after = state.appended(files, catalog.seq, number, entry["at_us"])
+        return activated(catalog.all_streams(), after, number)
 
     stream = replace(
         following(stream, "files"),

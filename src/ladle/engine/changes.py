@@ -15,10 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 
 from ladle.answer import Answer
+from ladle.archive.versions import Versions
 from ladle.catalog import Catalog, QueryState, StreamState, Timeline, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
@@ -27,7 +32,7 @@ from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.engine.versions import versions_of
 from ladle.errors import Gone, unknown
-from ladle.plan import Engine, Plan, RowsWindow, Scan, TimeWindow
+from ladle.plan import Engine, Plan, RowsWindow, Scan, TableScan, TimeWindow
 
 _LOOK_SECONDS = 0.1
 """How often a process that only reads looks for commits of the one that writes."""
@@ -58,7 +63,7 @@ class _Past:
         self.reader = Reader(store, catalog, store.clock.now_us())
         self.streams = {name: stream for name in plan.streams if (stream := catalog.stream(name)) is not None}
         self._tables = {scan: table for scan in plan.tables if (table := catalog.table(scan.table)) is not None}
-        self._versions = {scan: versions_of(store, table, scan.columns) for scan, table in self._tables.items()}
+        self._store = store
 
     def refuse_forgotten(self, since: int) -> None:
         """Raises if what was told up to an epoch can't be known any more."""
@@ -73,18 +78,18 @@ class _Past:
             if since < table.timeline.base.epoch:
                 raise _gone(f"need versions of table '{table.name}' that are no longer kept", first)
 
-    def steps(self, since: int) -> list[tuple[int, int]]:
+    def steps(self, since: int) -> Iterator[tuple[int, int]]:
         """The entries that changed something after an epoch, in order, and their epochs."""
-        records = [record for timeline in self._timelines for record in timeline.after_epoch(since)]
-        return sorted({(record.entry, record.epoch) for record in records})
+        records = merge(*(timeline.after_epoch(since) for timeline in self._timelines), key=itemgetter(0))
+        return (step for step, _ in groupby(records, key=itemgetter(0, 1)))
 
     def now_us(self, entry: int) -> tuple[int | None, int]:
         """NOW, which is None while it is undefined, and the latest time that is known, as of an entry."""
         clocks = [(stream, stream.timeline.at(entry).clock_us) for stream in self.streams.values()]
         changed = [table.timeline.at(entry).at_us for table in self._tables.values()]
         # Where tuples are stamped on arrival, NOW is that of the last one, or of a later change of a table.
-        known = [*(clock_us for _, clock_us in clocks), *changed]
-        latest_us = max((us for us in known if us), default=self.reader.wall_us)
+        known = [clock_us for _, clock_us in clocks if clock_us is not None] + [us for us in changed if us]
+        latest_us = max(known, default=self.reader.wall_us)
         return now_of_clocks(clocks) if any(stream.event_time for stream, _ in clocks) else latest_us, latest_us
 
     def tables_at(self, entry: int) -> dict[str, pa.Table]:
@@ -93,6 +98,10 @@ class _Past:
             scan.relation: self._versions[scan].at(table.timeline.at(entry).total)
             for scan, table in self._tables.items()
         }
+
+    @cached_property
+    def _versions(self) -> Mapping[TableScan, Versions]:
+        return {scan: versions_of(self._store, table, scan.columns) for scan, table in self._tables.items()}
 
     @property
     def _timelines(self) -> list[Timeline]:
