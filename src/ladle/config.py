@@ -26,7 +26,6 @@ _CHOICES = {"eddy_policy": POLICIES, "anonymous": ANONYMOUS}
 _MAY_BE_ZERO = {
     "grace_seconds",
     "positions_seconds_max",
-    "table_versions_max",
     "cache_bytes_max",
     "kept_bytes_max",
     "aggregates_bytes_max",

@@ -27,7 +27,7 @@ files = st.lists(st.lists(segments, min_size=1, max_size=3), max_size=5)
 
 def stream_of(*files: list[Segment]) -> StreamState:
     named = tuple(DataFile(f"f{n}", 100, 0, n, n, tuple(each)) for n, each in enumerate(files))
-    return STREAM.appended(named)
+    return STREAM.appended(named, 1, 1, 0)
 
 
 @given(files=files, begin=st.integers(-2, 55), span=st.integers(0, 30), first_row=st.integers(0, 60))
@@ -71,7 +71,7 @@ def test_what_cuts_keep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_layout_grows_with_its_stream_and_knows_when_it_was_rewritten() -> None:
     one = stream_of([Segment(1, 0, 0)])
-    two = one.appended((DataFile("g", 100, 0, 1, 1, (Segment(2, 1, 2),)),))
+    two = one.appended((DataFile("g", 100, 0, 1, 1, (Segment(2, 1, 2),)),), 2, 2, 0)
     old = Layout(one, None)
     grown = Layout(two, old)
     assert grown.lineage is old.lineage
@@ -89,7 +89,7 @@ def test_two_that_grew_from_one_have_lineages_of_their_own(db: Database) -> None
     """An epoch and, before anybody looked, a compaction: what is kept by segment number must not be mixed up."""
     a = stream_of([Segment(1, 0, 0)])
     b, c = (DataFile(name, 100, 0, 1, 1, (Segment(1, n, n),)) for n, name in enumerate("bc", 1))
-    whole = a.appended((b, c))
+    whole = a.appended((b, c), 2, 2, 0)
     compacted = whole.replaced({"b", "c"}, (DataFile("bc", 100, 1, 1, 1, (Segment(2, 1, 2),)),))
     store = db._store
     assert store.layout(a) is store.layout(a)

@@ -151,9 +151,9 @@ def test_positions_are_promised_for_a_time(open_db: Open, clock: ManualClock) ->
         told(db.query("t"), 0)
 
 
-@pytest.mark.parametrize(("limits", "kept"), [({"table_versions_max": 3}, 3), ({"table_versions_max": 0}, 0)])
-def test_a_table_keeps_so_many_versions(open_db: Open, limits: dict[str, int], kept: int) -> None:
-    db = open_db(**limits)
+@pytest.mark.parametrize("kept", [1, 3, 15, 16])
+def test_a_table_keeps_so_many_versions(open_db: Open, kept: int) -> None:
+    db = open_db(table_versions_max=kept)
     db.sql("CREATE TABLE t (n INT)")
     query = db.register("SELECT n FROM t", name="q")
     for number in range(8):
@@ -179,6 +179,22 @@ def test_differences_take_no_more_than_a_table_may(open_db: Open) -> None:
     (table,) = db.catalog.tables.values()
     assert 0 < len(table.replaced) < 12
     assert sum(each.difference.bytes for each in table.replaced if each.difference is not None) <= 4_000
+
+
+def test_a_damaged_version_can_be_deleted_and_not_gone_on_from(open_db: Open) -> None:
+    db = open_db()
+    db.sql("CREATE TABLE t (n INT)")
+    query = db.register("SELECT n FROM t", name="q")
+    db.sql("INSERT INTO t VALUES (1), (2)")
+    since = db.catalog.epoch
+    (path,) = db.path.glob("tables/*/*")
+    db._store.cache.drop(path.name)
+    path.write_bytes(path.read_bytes()[:-9])
+    db.sql("DELETE FROM t")
+    db.sql("INSERT INTO t VALUES (3)")
+    with pytest.raises(Gone, match="need versions of table 't' that are no longer kept"):
+        told(query, since)
+    assert told(query, since + 1) == [(since + 2, Counter(["{'n': 3}"]))]
 
 
 # -- what subscribers are told --

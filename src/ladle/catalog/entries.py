@@ -75,12 +75,8 @@ def create_table(name: str, schema: TableSchema) -> dict[str, Any]:
     return {"kind": "create_table", "name": name, "schema": schema.to_json()}
 
 
-def set_table(
-    table: str, at_us: int, newest: TableFile | None, replaced: Replaced | None, keeps_from: int
-) -> dict[str, Any]:
-    """A table's next version, with all its rows; and the one it replaces, unless that is not kept. Of those before the
-    ones from a version on stay.
-    """
+def set_table(table: str, at_us: int, newest: TableFile | None, replaced: Replaced, keeps_from: int) -> dict[str, Any]:
+    """A table's next version, with all its rows; and the one it replaces. Those from a version on stay."""
     file, rows, size, checks = (None, 0, 0, None) if newest is None else newest.to_json()
     return {
         "kind": "set_table",
@@ -90,7 +86,7 @@ def set_table(
         "rows": rows,
         "bytes": size,
         "checks": checks,
-        "replaced": None if replaced is None else replaced.to_json(),
+        "replaced": replaced.to_json(),
         "keeps_from": keeps_from,
     }
 

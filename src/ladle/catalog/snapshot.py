@@ -423,9 +423,8 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         files = [DataFile.from_json(file) for file in entry[part]]
         if not files:
             return state
-        grown = state.appended(tuple(replace(file, epoch_first=number, epoch_last=number) for file in files))
-        grown = activated(catalog.all_streams(), state, grown.touched(entry["at_us"]), number)
-        return grown.recorded(catalog.seq, number, entry["at_us"])
+        grown = state.appended(files, catalog.seq, number, entry["at_us"])
+        return activated(catalog.all_streams(), state, grown, number)
 
     stream = replace(
         following(stream, "files"),

@@ -173,18 +173,25 @@ class StreamState:
         latest_us = None if floor_us is None or not len(hidden) else min(int(max(hidden)), floor_us)
         return max((us for us in (self.lost_us, latest_us) if us is not None), default=None)
 
-    def appended(self, files: tuple[DataFile, ...]) -> StreamState:
+    def appended(self, files: Sequence[DataFile], entry: int, epoch: int, at_us: int) -> StreamState:
+        """After an entry, made at that time, that adds an epoch's files."""
         if not files:
             return self
         latest_us = max(file.ts_max_us for file in files)
-        rows = self.rows + sum(file.rows for file in files)
+        clock_us = latest_us if self.clock_us is None else max(self.clock_us, latest_us)
+        rows, numbered = self.rows, []
+        for file in files:
+            numbered.append(replace(file, epoch_first=epoch, epoch_last=epoch, first_id=rows))
+            rows += file.rows
         return replace(
             self,
-            files=self.files + _numbered(files, rows),
+            files=(*self.files, *numbered),
             segments=self.segments.followed_by(Segments.of(files, len(self.files))),
-            clock_us=latest_us if self.clock_us is None else max(self.clock_us, latest_us),
+            clock_us=clock_us,
             rows=rows,
-        )
+            touched_us=at_us,
+            idle_since=0,
+        ).recorded(entry, epoch, at_us)
 
     def recorded(self, entry: int, epoch: int, at_us: int) -> StreamState:
         """With a record of what an entry made of it."""
@@ -197,10 +204,6 @@ class StreamState:
         timeline = self.timeline.pruned(entry)
         same = timeline is self.timeline and quarantine is self.quarantine
         return self if same else replace(self, timeline=timeline, quarantine=quarantine)
-
-    def touched(self, wall_us: int) -> StreamState:
-        """Tuples came at a time of the wall clock: it is not idle any more."""
-        return replace(self, touched_us=wall_us, idle_since=0)
 
     def advanced(self, clock_us: int, wall_us: int) -> StreamState:
         """A heartbeat came."""

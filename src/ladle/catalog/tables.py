@@ -68,7 +68,6 @@ class TableState:
     """Its checksums; None: it was written by a version that kept none."""
     timeline: Timeline = field(default_factory=Timeline)
     """Which version it was at after each entry."""
-
     replaced: tuple[Replaced, ...] = ()
     """The versions before it that are kept, oldest first: from the one that the timeline begins with."""
 

@@ -15,10 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 
 from ladle.answer import Answer
+from ladle.archive.versions import Versions
 from ladle.catalog import Catalog, QueryState, StreamState, Timeline, now_of_clocks
 from ladle.clock import to_datetime
 from ladle.engine.invoke import Invoker, resolved
@@ -27,7 +32,7 @@ from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.engine.versions import versions_of
 from ladle.errors import Gone, unknown
-from ladle.plan import Engine, Plan, RowsWindow, Scan
+from ladle.plan import Engine, Plan, RowsWindow, Scan, TableScan
 
 _LOOK_SECONDS = 0.1
 """How often a process that only reads looks for commits of the one that writes."""
@@ -66,7 +71,7 @@ class _Past:
         self.reader = Reader(store, catalog, store.clock.now_us())
         self.streams = {name: stream for name in plan.streams if (stream := catalog.stream(name)) is not None}
         self._tables = {scan: table for scan in plan.tables if (table := catalog.table(scan.table)) is not None}
-        self._versions = {scan: versions_of(store, table, scan.columns) for scan, table in self._tables.items()}
+        self._store = store
 
     def refuse_forgotten(self, since: int) -> None:
         """Raises if what was told up to an epoch can't be known any more."""
@@ -84,10 +89,10 @@ class _Past:
             if since < table.timeline.base.epoch:
                 raise _gone(f"need versions of table '{table.name}' that are no longer kept", first)
 
-    def steps(self, since: int) -> list[tuple[int, int]]:
+    def steps(self, since: int) -> Iterator[tuple[int, int]]:
         """The entries that changed something after an epoch, in order, and their epochs."""
-        records = [record for timeline in self._timelines for record in timeline.after_epoch(since)]
-        return sorted({(record.entry, record.epoch) for record in records})
+        records = merge(*(timeline.after_epoch(since) for timeline in self._timelines), key=itemgetter(0))
+        return (step for step, _ in groupby(records, key=itemgetter(0, 1)))
 
     def now_us(self, entry: int, epoch: int) -> tuple[int | None, int]:
         """NOW, which is None while it is undefined, and the latest time that is known, as of an entry."""
@@ -105,6 +110,10 @@ class _Past:
             scan.relation: self._versions[scan].at(table.timeline.at(entry).total)
             for scan, table in self._tables.items()
         }
+
+    @cached_property
+    def _versions(self) -> Mapping[TableScan, Versions]:
+        return {scan: versions_of(self._store, table, scan.columns) for scan, table in self._tables.items()}
 
     @property
     def _timelines(self) -> list[Timeline]:

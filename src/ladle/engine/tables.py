@@ -30,7 +30,7 @@ from ladle.engine.invoke import Invoker
 from ladle.engine.reader import Reader
 from ladle.engine.rows import fitting_rows
 from ladle.engine.store import Store
-from ladle.errors import LadleError, SqlError, unknown
+from ladle.errors import DamagedFile, LadleError, SqlError, unknown
 from ladle.plan import Plan, TableScan
 from ladle.schema import Column, TableSchema
 from ladle.sql.statements import DeleteRows, InsertRows, UpdateRows
@@ -133,19 +133,20 @@ class Tables:
                 hint="tables are for small relations: keep large ones as streams, or raise the setting table_bytes_max",
             )
         directory = self._store.warehouse.table(table.id)
-        newest, replaced = None, None
-        difference = self._difference(catalog, table, version)
+        newest = before = None
+        try:
+            difference, comes_back = self._difference(catalog, table, version), True
+        except DamagedFile:
+            difference, comes_back = None, False
         with self._publishing:
             if len(rows):
                 path = directory / f"{uuid.uuid4().hex[:16]}-v{table.version + 1}.parquet"
                 newest = TableFile(path.name, len(rows), *write_version(path, rows))
-            if self._store.settings.table_versions_max:
-                own = None
-                if difference is not None:
-                    path = directory / f"{uuid.uuid4().hex[:16]}-v{table.version}-difference.parquet"
-                    own = TableFile(path.name, *difference.write(path))
-                replaced = Replaced(table.rows, own)
-            keeps_from = self._keeps_from(table, replaced)
+            if difference is not None:
+                path = directory / f"{uuid.uuid4().hex[:16]}-v{table.version}-difference.parquet"
+                before = TableFile(path.name, *difference.write(path))
+            replaced = Replaced(table.rows, before)
+            keeps_from = self._keeps_from(table, replaced) if comes_back else table.version + 1
 
             def make_entry(current: Catalog) -> dict[str, object] | None:
                 known = current.table(table.name)
@@ -155,7 +156,7 @@ class Tables:
 
             committed = self._store.commit(make_entry)
             if committed is None:
-                for made in (newest, None if replaced is None else replaced.difference):
+                for made in (newest, before):
                     if made is not None:
                         (directory / made.name).unlink()
                 return False
@@ -167,16 +168,14 @@ class Tables:
         return True
 
     def _difference(self, catalog: Catalog, table: TableState, version: _Next) -> Difference | None:
-        """What leads to the version that is replaced; None if its rows are the first ones of the next, or it goes."""
-        if version.appended or not self._store.settings.table_versions_max:
+        """What leads to the version that is replaced; None if its rows are the first ones of the next."""
+        if version.appended:
             return None
         found = Difference.between(self._rows(catalog, table), version.rows)
         return None if found.is_prefix(table.rows) else found
 
-    def _keeps_from(self, table: TableState, replaced: Replaced | None) -> int:
+    def _keeps_from(self, table: TableState, replaced: Replaced) -> int:
         """The oldest version that stays, by the limits on how many there are, and on their bytes."""
-        if replaced is None:
-            return table.version + 1
         settings = self._store.settings
         left, kept = settings.table_bytes_max, 0
         for each in reversed((*table.replaced, replaced)):
