@@ -20,10 +20,9 @@ from tests.engine.conftest import QUIET, Open
 from tests.engine.rows import START, at, values
 from tests.engine.test_now import History
 
-from ladle.catalog import streams as catalog_streams
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
-from ladle.errors import Gone, LadleError, TypeMismatch, UnknownName, Unsupported
+from ladle.errors import LadleError, TypeMismatch, UnknownName, Unsupported
 from ladle.schema import TIMESTAMP, Column, StreamSchema
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.testing import connect_inline
@@ -223,22 +222,6 @@ def test_what_is_stamped_on_arrival_has_none_of_it(db: Database) -> None:
     with pytest.raises(Unsupported, match="takes no heartbeat") as refused:
         db.sql("ALTER STREAM a ADVANCE TO TIMESTAMP '2023-11-14 12:00:05'")
     assert refused.value.position is not None
-
-
-def test_marks_are_bounded(db: Database) -> None:
-    """What a subscriber missed is told exactly, or it is told that it can't be."""
-    create(db, "s")
-    query = db.register("SELECT n FROM s BEGIN NOW - INTERVAL 20 SECONDS END NOW - INTERVAL 3 SECONDS", name="q")
-    push(db, "s", 0)
-    with patch.object(catalog_streams, "MARKS_MAX", 3):
-        for second in range(1, 6):
-            db.heartbeat("s", at(second))
-    assert [mark.epoch for mark in db.catalog.streams["s"].marks] == [4, 5, 6]
-    with pytest.raises(Gone, match="not known any more") as gone:
-        query.subscribe(since=3).next(0.0)
-    assert gone.value.hint is not None
-    assert "since=4" in gone.value.hint
-    assert query.subscribe(since=4).next(0.0) is None
 
 
 # -- idleness --
