@@ -92,7 +92,7 @@ def stepped(rng: random.Random, catalog: Catalog, history: History, name: str) -
     kind, stream = rng.randrange(5), catalog.streams[name]
     if kind <= 1 and history.is_active(name):
         history.idle(name)
-        return catalog.apply(catalog.seq + 1, entries.idle(name))
+        return catalog.apply(catalog.seq + 1, entries.idle(name, WALL_US))
     if kind == 2:
         us = max(0 if stream.clock_us is None else stream.clock_us + 1, rng.randint(0, 30))
         history.add({name: us})
@@ -169,7 +169,7 @@ def test_activations_are_let_go_while_clocks_advance() -> None:
         name = rng.choice(names)
         stream = catalog.streams[name]
         if stream.clock_us is not None and not stream.idle_since and rng.random() < 0.3:
-            catalog = catalog.apply(catalog.seq + 1, entries.idle(name))
+            catalog = catalog.apply(catalog.seq + 1, entries.idle(name, WALL_US))
         else:
             catalog = grown(catalog, name, 10 * step - rng.randint(0, 100), None)
         for each in catalog.streams.values():
