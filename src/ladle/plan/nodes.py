@@ -1,9 +1,9 @@
 """The algebra: a query as a tree of immutable nodes (cudf_polars and Calcite have theirs the same way).
 
 A node has `children`, `columns` (names are for people, types are what is known) and an identity by content, its
-`digest`: equal sub-trees are one node, whoever wrote them and whatever they call their relations and columns. `Fragment`
-is any SQL over its children's rows, so that every query has a tree. Nothing here is in the log: a tree is derived from
-the bound query when somebody asks for it (`ladle.sql.tree_of`).
+`digest`: equal sub-trees are one node, whoever wrote them and whatever they call their relations and columns.
+`Fragment` is any SQL over its children's rows, so that every query has a tree. Nothing here is in the log: a tree is
+derived from the bound query when somebody asks for it (`ladle.sql.tree_of`).
 """
 
 from __future__ import annotations

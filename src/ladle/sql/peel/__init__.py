@@ -16,7 +16,6 @@ from ladle.errors import LadleError
 from ladle.plan import Plan
 from ladle.plan.nodes import Fragment, Node, OutputColumn, StreamScan, TableScan
 from ladle.sql.conformant.nodes import FUNCTION
-from ladle.sql.drafts import SelectDraft
 from ladle.sql.limits import Limits
 from ladle.sql.names import Names
 from ladle.sql.peel.common_tables import common_tables
@@ -34,7 +33,7 @@ from ladle.sql.peel.selection import selection
 from ladle.sql.peel.set_operations import set_operations
 from ladle.sql.peel.source import source
 from ladle.sql.peel.subqueries import subqueries
-from ladle.sql.script import draft, only_chunk
+from ladle.sql.script import Chunk, bound_tree, only_chunk
 
 Rule = Callable[[exp.Expression, Around], Rows | None]
 """The rows of a block if the rule is for it, else None; NotUnderstood if it is and can't be peeled."""
@@ -58,21 +57,19 @@ RULES: tuple[Rule, ...] = (
 
 def tree_of(plan: Plan, names: Names) -> Node:
     """The tree of a bound query."""
-    relations = _relations(plan, names)
+    relations = relations_of(plan, names)
     try:
         chunk = only_chunk(plan.residual.spark_sql)
-        return Limits().run(chunk.tokens, partial(_tree, plan, relations, lambda: draft(chunk)))
-    except (LadleError, RecursionError):
+        return Limits().run(chunk.tokens, partial(_tree, plan, relations, chunk))
+    except LadleError as error:
+        # What nests too deep, or takes too long: a text over the scans, under the names that it has for them.
         columns = () if plan.schema is None else tuple(OutputColumn(f.name, f.type) for f in plan.schema)
         nodes, residual = tuple(relations.values()), plan.residual
-        why = "it is too large or nests too deep to be looked into"
-        return Fragment(columns, nodes, residual.spark_sql, residual.duckdb_sql, why, residual.uses_now)
+        return Fragment(columns, nodes, residual.spark_sql, residual.duckdb_sql, error.message, residual.uses_now)
 
 
-def _tree(plan: Plan, relations: dict[str, Node], parsed: Callable[[], object]) -> Node:
-    statement = parsed()
-    assert isinstance(statement, SelectDraft)
-    tree = statement.query.tree
+def _tree(plan: Plan, relations: dict[str, Node], chunk: Chunk) -> Node:
+    tree = bound_tree(chunk)
     functions = {function.symbol.lower(): function for function in plan.functions}
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in functions:
@@ -92,7 +89,7 @@ def _peel(query: exp.Expression, around: Around) -> Rows:
     return fragment(query, around, why)
 
 
-def _relations(plan: Plan, names: Names) -> dict[str, Node]:
+def relations_of(plan: Plan, names: Names) -> dict[str, Node]:
     """The leaves, by the names that the bound text has for them."""
     relations: dict[str, Node] = {}
     for scan in plan.scans:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ladle.plan.join import Relop
 from ladle.plan.scalars import Comparison
-from ladle.sql.peel.rows import INNER_JOINS, Around, NotUnderstood, Rows, is_rows, kind_of
+from ladle.sql.peel.rows import INNER_JOINS, Around, Rows, is_rows, kind_of, labelled
 from ladle.sql.peel.scalars import prove
 from ladle.sql.split import conjuncts
 from ladle.sql.trees import copied
@@ -49,13 +49,7 @@ def comparisons(query: exp.Expression, around: Around) -> Rows | None:
 
 def source_rows(source: exp.Expression, around: Around) -> Rows:
     """The rows of a relation that FROM names."""
-    node = around.relations.get(source.name.lower()) if isinstance(source, exp.Table) else None
-    if node is None or any(value for key, value in source.args.items() if key not in ("this", "alias")):
-        raise NotUnderstood("FROM reads something that is neither a stream, a table nor a query")
-    alias = source.args.get("alias")
-    if alias is not None and alias.args.get("columns"):
-        raise NotUnderstood("a relation whose columns are named anew")
-    return Rows(node, (source.alias_or_name.lower(),) * len(node.columns))
+    return labelled(around.relations[source.name.lower()], source.alias_or_name)
 
 
 def compared(conjunct: exp.Expression, left: Rows, right: Rows) -> list[Comparison]:
@@ -89,7 +83,7 @@ def _parts(conjunct: exp.Expression) -> list[tuple[exp.Expression, Relop, exp.Ex
 def _side(tree: exp.Expression, sides: Sequence[Rows]) -> int | None:
     """The side that all columns of an expression are of."""
     found = {
-        next((at for at, rows in enumerate(sides) if column.parts[0].name.lower() in rows.qualifiers), None)
+        next((at for at, rows in enumerate(sides) if column.parts[0].name.lower() in rows.aliases), None)
         for column in tree.find_all(exp.Column)
     }
     return found.pop() if len(found) == 1 else None
@@ -98,7 +92,7 @@ def _side(tree: exp.Expression, sides: Sequence[Rows]) -> int | None:
 def _join_of(conjunct: exp.Expression, read: Sequence[Rows]) -> int | None:
     """The join that compares the two relations of a conjunct: the one that brings the later of them."""
     owners = {
-        next((at for at, rows in enumerate(read) if column.parts[0].name.lower() in rows.qualifiers), -1)
+        next((at for at, rows in enumerate(read) if column.parts[0].name.lower() in rows.aliases), -1)
         for column in conjunct.find_all(exp.Column)
     }
     if len(owners) != 2 or -1 in owners:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -9,40 +11,39 @@ from ladle.errors import LadleError
 from ladle.plan.nodes import Fragment, Node, OutputColumn
 from ladle.sql.conform import NotConformant, translate_query
 from ladle.sql.dialect import DIALECT
-from ladle.sql.peel.rows import Around, Rows, is_rows, sources
+from ladle.sql.peel.rows import Around, Label, Rows, is_rows, kind_of, outputs_of, sources
 from ladle.sql.resolve import NOW
 from ladle.sql.trees import copied
 
 
 def fragment(query: exp.Expression, around: Around, why: str) -> Rows:
     tree = copied(query)
-    qualifiers = _spell_out(tree, around) if is_rows(tree) else None
+    labels = _spell_out(tree, around) if isinstance(tree, exp.Select) and is_rows(tree) else None
     inputs = _read(tree, around)
     _name_aliases(tree)
     text = tree.sql(DIALECT)
     uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
     duckdb, columns = _translated(tree, inputs)
+    if labels is not None:
+        columns = tuple(replace(column, name=name) for column, (_, name) in zip(columns, labels, strict=True))
     node = Fragment(columns, tuple(inputs), text, duckdb, why, uses_now)
-    if qualifiers is None:
-        return Rows(node, ("",) * len(columns))
-    return Rows(node, qualifiers)
+    return outputs_of(node) if labels is None else Rows(node, labels)
 
 
-def _spell_out(tree: exp.Expression, around: Around) -> tuple[str, ...]:
-    """The star of a block that is left as rows, as the columns of what it reads; their qualifiers."""
-    listed: list[tuple[str, str]] = []
+def _spell_out(tree: exp.Select, around: Around) -> tuple[Label, ...]:
+    """The star of a block that is left as rows, as the columns of what it reads; how the text around names these."""
+    listed: list[Label] = []
     for source in sources(tree):
+        if isinstance(source.parent, exp.Join) and kind_of(source.parent).endswith(("SEMI", "ANTI")):
+            continue
         for name in around.relations[source.name.lower()].names:
             listed.append((source.alias_or_name, name))
     quoted = [[exp.to_identifier(part, quoted=True) for part in pair] for pair in listed]
     tree.set(
         "expressions",
-        [
-            exp.alias_(exp.column(name, table=alias), f"{at}", quoted=True)
-            for at, (alias, name) in enumerate(quoted)
-        ],
+        [exp.alias_(exp.column(name, table=alias), f"{at}", quoted=True) for at, (alias, name) in enumerate(quoted)],
     )
-    return tuple(alias.lower() for alias, _ in listed)
+    return tuple((alias.lower(), name.lower()) for alias, name in listed)
 
 
 def _read(tree: exp.Expression, around: Around) -> list[Node]:

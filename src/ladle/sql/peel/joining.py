@@ -60,9 +60,9 @@ def joined(kind: JoinKind, left: Rows, right: Rows, terms: Sequence[exp.Expressi
         found, rest = [], list(terms)
     condition = scalar(exp.and_(*rest), left, right) if rest else None
     columns = left.node.columns + (right.node.columns if kind.keeps_right else ())
-    qualifiers = left.qualifiers + (right.qualifiers if kind.keeps_right else ())
+    labels = left.labels + (right.labels if kind.keeps_right else ())
     node = RelationJoin if _is_relation(left.node) or _is_relation(right.node) else Join
-    return Rows(node(columns, left.node, right.node, kind, tuple(found), condition), qualifiers)
+    return Rows(node(columns, left.node, right.node, kind, tuple(found), condition), labels)
 
 
 def _is_relation(node: Node) -> bool:

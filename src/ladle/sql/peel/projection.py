@@ -37,9 +37,7 @@ def projection(query: exp.Expression, around: Around) -> Rows | None:
 def projected(outputs: Sequence[exp.Expression], rows: Rows) -> Rows:
     """What a SELECT list makes of rows; one that only names them anew makes nothing of them."""
     computed = tuple(scalar(each.this if isinstance(each, exp.Alias) else each, rows) for each in outputs)
-    columns = tuple(
-        OutputColumn(each.alias_or_name, value.type) for each, value in zip(outputs, computed, strict=True)
-    )
+    columns = tuple(OutputColumn(each.alias_or_name, value.type) for each, value in zip(outputs, computed, strict=True))
     if [value.column for value in computed] == [(0, at) for at in range(len(rows.node.columns))]:
         return outputs_of(replace(rows.node, columns=columns))
     return outputs_of(Project(columns, rows.node, computed))

@@ -22,20 +22,26 @@ class NotUnderstood(Exception):
         self.why = why
 
 
+Label = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Rows:
-    """A node, and how the text around it names its columns: `qualifiers` has the alias of each, in lower case."""
+    """A node, and how the text around it names its columns: by (alias, column), in lower case."""
 
     node: Node
-    qualifiers: tuple[str, ...]
+    labels: tuple[Label, ...]
 
     @cached_property
-    def _positions(self) -> dict[tuple[str, str], int]:
-        named = zip(self.qualifiers, self.node.names, strict=True)
-        return {(qualifier, name.lower()): at for at, (qualifier, name) in enumerate(named)}
+    def _positions(self) -> dict[Label, int]:
+        return {label: at for at, label in enumerate(self.labels)}
 
-    def find(self, qualifier: str, name: str) -> int | None:
-        return self._positions.get((qualifier.lower(), name.lower()))
+    @cached_property
+    def aliases(self) -> frozenset[str]:
+        return frozenset(alias for alias, _ in self.labels)
+
+    def find(self, alias: str, name: str) -> int | None:
+        return self._positions.get((alias.lower(), name.lower()))
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,12 @@ class Around:
 
 def outputs_of(node: Node) -> Rows:
     """The rows of a whole query: nothing qualifies its columns."""
-    return Rows(node, ("",) * len(node.columns))
+    return labelled(node, "")
+
+
+def labelled(node: Node, alias: str) -> Rows:
+    """The rows of a relation that is read under an alias."""
+    return Rows(node, tuple((alias.lower(), name.lower()) for name in node.names))
 
 
 def is_rows(query: exp.Expression) -> bool:
@@ -95,6 +106,10 @@ def check_from(select: exp.Select, around: Around) -> None:
     for each in read:
         if not isinstance(each, exp.Table) or each.name.lower() not in around.relations:
             raise NotUnderstood("FROM reads something that is neither a stream, a table nor a query")
+        if any(value for key, value in each.args.items() if key not in ("this", "alias")):
+            raise NotUnderstood("clauses of a relation in FROM")
+        if each.args.get("alias") is not None and each.args["alias"].args.get("columns"):
+            raise NotUnderstood("a relation whose columns are named anew")
 
 
 def check_expressions(*trees: exp.Expression) -> None:

@@ -32,12 +32,12 @@ class Proven:
     may_raise: bool
 
 
-def scalar(tree: exp.Expression, *rows: Rows, folds: bool = False) -> Scalar:
+def scalar(tree: exp.Expr, *rows: Rows, folds: bool = False) -> Scalar:
     """An expression over the rows of one child or several."""
     return prove(tree, *rows, folds=folds).scalar
 
 
-def prove(tree: exp.Expression, *rows: Rows, folds: bool = False) -> Proven:
+def prove(tree: exp.Expr, *rows: Rows, folds: bool = False) -> Proven:
     tree = unwrapped(tree)
     if _MARK in tree.sql(DIALECT):
         raise NotUnderstood("a text with control characters")
@@ -59,14 +59,14 @@ def prove(tree: exp.Expression, *rows: Rows, folds: bool = False) -> Proven:
     return Proven(Scalar(spark, columns, uses_now=uses_now), may_raise=True)
 
 
-def unwrapped(tree: exp.Expression) -> exp.Expression:
+def unwrapped(tree: exp.Expr) -> exp.Expr:
     """Without parentheses around the whole of it."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
     return tree
 
 
-def column_of(tree: exp.Column, rows: Sequence[Rows]) -> tuple[ColumnRef, list[exp.Identifier]]:
+def column_of(tree: exp.Column, rows: Sequence[Rows]) -> tuple[ColumnRef, list[exp.Expr]]:
     """The column that a name means, and the fields of it that the rest of the name picks."""
     parts = tree.parts
     if len(parts) < 2 or not all(isinstance(part, exp.Identifier) for part in parts):
@@ -78,7 +78,7 @@ def column_of(tree: exp.Column, rows: Sequence[Rows]) -> tuple[ColumnRef, list[e
     raise NotUnderstood(f"the name {tree.sql(DIALECT)}")
 
 
-def _marked(tree: exp.Expression, rows: Sequence[Rows]) -> tuple[exp.Expression, tuple[ColumnRef, ...]]:
+def _marked(tree: exp.Expr, rows: Sequence[Rows]) -> tuple[exp.Expression, tuple[ColumnRef, ...]]:
     """The tree with a hole for each column, and the columns in order."""
     holder = exp.Paren(this=copied(tree))
     found: dict[ColumnRef, int] = {}

@@ -26,4 +26,4 @@ def selection(query: exp.Expression, around: Around) -> Rows | None:
     rest.set("where", exp.Where(this=exp.and_(*left)) if left else None)
     below = around.peel(rest, around)
     conditions = tuple(scalar(each, below) for each in plain)
-    return Rows(Filter(below.node.columns, below.node, conditions), below.qualifiers)
+    return Rows(Filter(below.node.columns, below.node, conditions), below.labels)

@@ -6,11 +6,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import LadleError
-from ladle.plan.nodes import Except, Intersect, OutputColumn, Union
+from ladle.plan.nodes import Except, Intersect, OutputColumn, SetOperation, Union
 from ladle.sql.conformant.spark_types import NotConformant, Typed, common_type
 from ladle.sql.peel.rows import Around, NotUnderstood, Rows, outputs_of
 
-_NODES = {exp.Union: Union, exp.Intersect: Intersect, exp.Except: Except}
+_NODES: dict[type[exp.Expr], type[SetOperation]] = {exp.Union: Union, exp.Intersect: Intersect, exp.Except: Except}
 
 
 def set_operations(query: exp.Expression, around: Around) -> Rows | None:

@@ -12,9 +12,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ladle.plan.nodes import JoinKind
+from ladle.sql.peel.comparisons import compared
 from ladle.sql.peel.joining import joined
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, check_from, is_rows, rows_below
-from ladle.sql.resolve import has_aggregate
+from ladle.sql.peel.rows import Around, NotUnderstood, Rows, check_from, is_rows, labelled, rows_below
+from ladle.sql.resolve import has_aggregate, wrapped
 from ladle.sql.split import conjuncts
 from ladle.sql.trees import copied
 
@@ -46,21 +47,15 @@ def _in(test: exp.In, left: Rows, around: Around, *, negated: bool) -> Rows:
     if test.this.find(exp.Query) is not None or isinstance(test.this, exp.Tuple):
         raise NotUnderstood("IN of more than one value")
     node = around.peel(inner, around).node
-    right = Rows(node, (_INNER,) * len(node.columns))
-    column = exp.column(
-        exp.to_identifier(node.names[0], quoted=True), table=exp.to_identifier(_INNER, quoted=True)
-    )
-    equal = exp.EQ(this=exp.Paren(this=copied(test.this)), expression=column)
+    right = labelled(node, _INNER)
+    column = exp.column(exp.to_identifier(node.names[0], quoted=True), table=exp.to_identifier(_INNER, quoted=True))
+    equal = exp.EQ(this=wrapped(copied(test.this)), expression=column)
+    own = compared(equal, left, right)
+    if not own or not _alike(own[0].left.type, own[0].right.type):
+        raise NotUnderstood("IN that compares values of different types, or may raise")
     if not negated:
-        found = joined(JoinKind.SEMI, left, right, [equal])
-        sides = [side.type for each in found.node.comparisons for side in (each.left, each.right)]
-        if not sides or not _alike(*sides):
-            raise NotUnderstood("IN that compares values of different types")
-        return found
-    found = joined(JoinKind.ANTI, left, right, [equal])
-    if not found.node.comparisons or not _alike(found.node.comparisons[0].left.type, node.columns[0].type):
-        raise NotUnderstood("NOT IN that compares values of different types")
-    unless = exp.Anonymous(this="coalesce", expressions=[equal.copy(), exp.true()])
+        return joined(JoinKind.SEMI, left, right, [equal])
+    unless = exp.Anonymous(this="coalesce", expressions=[equal, exp.true()])
     return joined(JoinKind.ANTI, left, right, [unless])
 
 
@@ -102,4 +97,3 @@ def _free(tree: exp.Expression) -> set[str]:
     """The relations that a tree names and does not read itself."""
     named: Iterable[exp.Column] = tree.find_all(exp.Column)
     return {column.parts[0].name.lower() for column in named if len(column.parts) > 1} - _aliases(tree)
-
