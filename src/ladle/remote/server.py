@@ -122,7 +122,9 @@ class SocketServer:
                 handed = db.hand_over(request["stream"], tables[0], wait=request["wait"], key=request.get("key"))
                 return {"epoch": handed.epoch, "repeated": handed.repeated}, []
             case "explain":
-                return {"text": db.explain(request["text"], analyze=request.get("analyze", False))}, []
+                text = request["text"]
+                said = db.explain(text, analyze=request.get("analyze", False))
+                return {"text": said, "tree": db.explain_tree(text)}, []
             case "query":
                 query = db.query(request["name"])
                 return {"name": query.name, "sql": query.sql, "materialize": query.materialize.value}, []

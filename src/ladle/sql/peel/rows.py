@@ -112,7 +112,7 @@ def check_from(select: exp.Select, around: Around) -> None:
             raise NotUnderstood("a relation whose columns are named anew")
 
 
-def check_expressions(*trees: exp.Expression) -> None:
+def check_expressions(*trees: exp.Expr) -> None:
     """Refuse what is not computed of one row, or one group, alone."""
     for tree in trees:
         if tree.find(exp.Query) is not None:
