@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.sql.names import Catalog
+from tests.sql.names import Catalog, Names
 
 from ladle.plan.drawing import draw
 from ladle.plan.nodes import Fragment, Join, Node, StreamScan, TableScan, walk
@@ -92,6 +92,17 @@ def test_what_nests_deep_has_a_tree() -> None:
     plan = bind(f"SELECT {'(' * 90}v{' + 1)' * 90} AS w FROM stamped", Catalog())
     found = tree_of(plan, Catalog())
     assert [type(node).__name__ for node in walk(found)] == ["Project", "StreamScan"]
+
+
+def test_queries_that_read_each_other_twice_have_a_tree_that_can_be_read() -> None:
+    queries = {
+        f"q{level}": f"SELECT v FROM q{level - 1} UNION ALL SELECT v FROM q{level - 1}" for level in range(1, 25)
+    }
+    names = Names(Catalog().streams, {"q0": "SELECT v FROM stamped", **queries})
+    found = tree_of(bind("SELECT v FROM q24", names), names)
+    lines = draw(found, lambda node: f" {labels(node, StreamFacts())[node.digest]}")
+    assert len(lines) < 100
+    assert len({node.digest for node in walk(found)}) == 26
 
 
 def test_leaves_are_all_that_a_query_reads() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,12 @@ class ExplainedNode:
     children: tuple[ExplainedNode, ...]
 
     def to_json(self) -> dict[str, Any]:
+        return self._told(set())
+
+    def _told(self, told: set[str]) -> dict[str, Any]:
+        """Of a sub-tree that comes again the children are told once."""
+        again = bool(self.children) and self.node.digest in told
+        told.add(self.node.digest)
         return {
             "node": title(self.node),
             "detail": detail(self.node),
@@ -70,18 +76,20 @@ class ExplainedNode:
             "answered": self.answered,
             "shared": self.shared,
             "shared_exactly": self.shared_exactly,
-            "children": [child.to_json() for child in self.children],
+            "again": again,
+            "children": [] if again else [child._told(told) for child in self.children],
         }
 
     def lines(self, asked: QueryState | None) -> list[str]:
         """The tree as text; `asked` is the standing query that it is of."""
-        notes = {id(each.node): each._note(asked) for each in self._all()}
+        notes: dict[int, str] = {}
+        waiting = [self]
+        while waiting:
+            each = waiting.pop()
+            if id(each.node) not in notes:
+                notes[id(each.node)] = each._note(asked)
+                waiting.extend(each.children)
         return draw(self.node, lambda node: f"  [{notes[id(node)]}]")
-
-    def _all(self) -> Iterator[ExplainedNode]:
-        yield self
-        for child in self.children:
-            yield from child._all()
 
     def _note(self, asked: QueryState | None) -> str:
         notes = [str(self.label), self.answered]
@@ -103,15 +111,15 @@ def explain_tree(
     blocks = set(query.blocks if query is not None else (catalog.block_id(scan.block) for scan in plan.scans))
     sharing = _sharing(tree, plan, blocks, others, catalog)
 
+    done: dict[int, ExplainedNode] = {}
+
     def explained(node: Node) -> ExplainedNode:
-        return ExplainedNode(
-            node,
-            found[node.digest],
-            _answered(node, plan, folded=folded),
-            sharing.counts[node.digest],
-            sharing.exact,
-            tuple(explained(child) for child in node.children),
-        )
+        if id(node) not in done:
+            label, shared = found[node.digest], sharing.counts[node.digest]
+            children = tuple(explained(child) for child in node.children)
+            answered = _answered(node, plan, folded=folded)
+            done[id(node)] = ExplainedNode(node, label, answered, shared, sharing.exact, children)
+        return done[id(node)]
 
     return explained(tree)
 
@@ -139,7 +147,7 @@ def _answered(node: Node, plan: Plan, *, folded: bool) -> str:
 def _scanned(factors: tuple[Factor, ...]) -> str:
     indexed = sum(factor.ranges is not None for factor in factors)
     if not factors:
-        return "every tuple of the window"
+        return "every tuple"
     if indexed == len(factors):
         return "index"
     return "index and predicate list" if indexed else "predicate list"
@@ -214,11 +222,10 @@ def _sharing(
 
 def _key(query: QueryState, catalog: Catalog) -> object:
     """What a query's nodes follow from."""
-    streams = tuple(
-        (stream.id, len(stream.schema.columns)) for stream in map(catalog.stream, query.shape.streams) if stream
-    )
+    streams = tuple(catalog.stream_schema(name) for name in query.shape.streams)
+    tables = tuple(catalog.table_schema(table.table) for table in query.shape.tables)
     factors = tuple(tuple(factor.sql for factor in own) for own in query.factors)
-    return query.shape.text, factors, streams
+    return query.shape.text, factors, streams, tables
 
 
 def _remembered(key: object) -> frozenset[str] | None:

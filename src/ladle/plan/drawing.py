@@ -26,14 +26,22 @@ _INDENT = "  "
 
 
 def draw(node: Node, note: Callable[[Node], str] = lambda _: "") -> list[str]:
-    """A line for each node, its children below it and further in; `note` is what else to say of each."""
+    """A line for each node, its children below it and further in; `note` is what else to say of each.
+
+    What is below a node that comes again is drawn once: a query that reads another twice, which reads a third twice,
+    and so on, would have more lines than anybody could read.
+    """
     lines: list[str] = []
     waiting = [(node, 0)]
+    drawn: set[str] = set()
     while waiting:
         each, depth = waiting.pop()
+        again = bool(each.children) and each.digest in drawn
         said = f"{_INDENT * depth}{title(each)} {detail(each)}".rstrip()
-        lines.append(f"{said}{note(each)}")
-        waiting.extend((child, depth + 1) for child in reversed(each.children))
+        lines.append(f"{said}{note(each)}{' as above' if again else ''}")
+        if not again:
+            drawn.add(each.digest)
+            waiting.extend((child, depth + 1) for child in reversed(each.children))
     return lines
 
 

@@ -264,12 +264,14 @@ class Fragment(Node):
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all below it, each before its children."""
-    waiting = [node]
+    """A node and all below it, each before its children, and once however many read it."""
+    waiting, seen = [node], {id(node)}
     while waiting:
         each = waiting.pop()
         yield each
-        waiting.extend(reversed(each.children))
+        new = [child for child in reversed(each.children) if id(child) not in seen]
+        seen.update(map(id, new))
+        waiting.extend(new)
 
 
 def leaves(node: Node) -> Iterator[Node]:

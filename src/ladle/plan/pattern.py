@@ -84,6 +84,8 @@ def labels(tree: Node, facts: StreamFacts) -> dict[str, Label]:
 
 
 def _collect(node: Node, facts: StreamFacts, found: dict[str, Label]) -> Label:
+    if node.digest in found:
+        return found[node.digest]
     below = tuple(_collect(child, facts, found) for child in node.children)
     label = label_of(node, below, facts)
     if any(scalar.uses_now for scalar in scalars(node)) and not isinstance(node, GroupBy):
