@@ -28,7 +28,7 @@ from ladle.engine.backup import BackingUp
 from ladle.engine.changes import Changes
 from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
-from ladle.engine.explain import explain_plan, explain_query, plan_tree, query_tree
+from ladle.engine.explain import explain_plan, explain_query, tree_of_text
 from ladle.engine.figures import Asked, Figures
 from ladle.engine.functions import FunctionMaker, Functions
 from ladle.engine.handles import Body, HandedOver, Query, Stream, Table
@@ -334,16 +334,10 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, To
             return f"{said}\n{analysis(state.plan, catalog, self._invoker, self._ingest)}" if analyze else said
 
     def explain_tree(self, text: str, *, to: User | None = None) -> dict[str, Any]:
-        """The plan's tree that `explain` shows, as values: of each node its update pattern, what answers it and how
-        many other standing queries share it.
-        """
+        """The plan's tree that `explain` shows, as plain values."""
         with self._store.pin() as whole:
             catalog = whole if to is None else Seen.by(to, whole)
-            state, wall_us = catalog.query(text), self._store.clock.now_us()
-            if state is None:
-                plan = sql.bind(text, catalog, self.settings)
-                return plan_tree(self._store, catalog, plan, wall_us, self._invoker).to_json()
-            return query_tree(self._store, catalog, state, wall_us, self._invoker, self._auto).to_json()
+            return tree_of_text(self._store, catalog, text, self._invoker, self._auto).to_json()
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False, to: User | None = None) -> str:
         with self._store.pin() as whole:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ladle import sql
 from ladle.catalog import Catalog, QueryState
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.auto import Auto
@@ -44,34 +45,20 @@ def explain_query(
     )
 
 
-def query_tree(
-    store: Store, catalog: Catalog, query: QueryState, wall_us: int, invoker: Invoker, auto: Auto
-) -> ExplainedNode:
-    """The tree of a standing query."""
-    reader = Reader(store, catalog, wall_us)
-    return _tree(reader, catalog, query.plan, wall_us, _folding(query, invoker, auto), query)
-
-
-def plan_tree(store: Store, catalog: Catalog, plan: Plan, wall_us: int, invoker: Invoker) -> ExplainedNode:
-    """The tree of a query that does not stand."""
-    return _tree(Reader(store, catalog, wall_us), catalog, plan, wall_us, invoker.aggregates, None)
+def tree_of_text(store: Store, catalog: Catalog, text: str, invoker: Invoker, auto: Auto) -> ExplainedNode:
+    """The tree of a standing query by its name, or of a SELECT."""
+    query = catalog.query(text)
+    plan = query.plan if query is not None else sql.bind(text, catalog, store.settings)
+    aggregates = invoker.aggregates if query is None else _folding(query, invoker, auto)
+    wall_us = store.clock.now_us()
+    now_us = catalog.now_us(plan.streams, wall_us)
+    folded = _folded(Reader(store, catalog, wall_us), catalog, plan, now_us, aggregates)
+    return explain_tree(catalog, plan, query, _others(catalog, query), folded=folded is not None)
 
 
 def _folding(query: QueryState, invoker: Invoker, auto: Auto) -> Aggregates | None:
     """What folds a standing query's tuples, if its mode allows to keep that."""
     return None if auto.mode(query) is Materialize.NONE else invoker.aggregates
-
-
-def _tree(
-    reader: Reader,
-    catalog: Catalog,
-    plan: Plan,
-    wall_us: int,
-    aggregates: Aggregates | None,
-    query: QueryState | None,
-) -> ExplainedNode:
-    folded = _folded(reader, catalog, plan, catalog.now_us(plan.streams, wall_us), aggregates)
-    return explain_tree(catalog, plan, query, _others(catalog, query), folded=folded is not None)
 
 
 def _others(catalog: Catalog, query: QueryState | None) -> list[QueryState]:
