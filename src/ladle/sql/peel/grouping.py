@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ladle.plan.nodes import Filter, GroupBy, OutputColumn
 from ladle.sql.dialect import DIALECT
-from ladle.sql.peel.projection import projected
+from ladle.sql.peel.projection import check_parts, projected
 from ladle.sql.peel.rows import Around, NotUnderstood, Rows, check_expressions, check_from, is_rows, rows_below
 from ladle.sql.peel.scalars import scalar, unwrapped
 from ladle.sql.resolve import has_aggregate, is_aggregate_call
@@ -25,6 +25,7 @@ _WINDOWS = ("window", "session_window")
 def grouping(query: exp.Expression, around: Around) -> Rows | None:
     if not isinstance(query, exp.Select) or is_rows(query) or not _is_grouped(query):
         return None
+    check_parts(query, "group", "having")
     group, having = query.args.get("group"), query.args.get("having")
     if group is not None and _has_sets(group):
         raise NotUnderstood("GROUPING SETS, CUBE or ROLLUP")

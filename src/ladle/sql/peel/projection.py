@@ -20,18 +20,23 @@ from ladle.sql.peel.rows import (
 )
 from ladle.sql.peel.scalars import scalar
 
-_PARTS = ("expressions", "from_", "joins", "where")
+_PARTS = ("expressions", "from_", "joins", "where", "laterals")
 
 
 def projection(query: exp.Expression, around: Around) -> Rows | None:
     if not isinstance(query, exp.Select) or is_rows(query):
         return None
-    for part, value in query.args.items():
-        if value and part not in _PARTS and part != "laterals":
-            raise NotUnderstood(f"{part.rstrip('_').upper().replace('_', ' ')}")
+    check_parts(query)
     check_expressions(*query.expressions)
     check_from(query, around)
     return projected(query.expressions, around.peel(rows_below(query), around))
+
+
+def check_parts(query: exp.Select, *more: str) -> None:
+    """Refuse clauses that neither this rule, nor those for what is left, would look at."""
+    for part, value in query.args.items():
+        if value and part not in (*_PARTS, *more):
+            raise NotUnderstood(f"the clause {part.rstrip('_').upper().replace('_', ' ')}")
 
 
 def projected(outputs: Sequence[exp.Expression], rows: Rows) -> Rows:
