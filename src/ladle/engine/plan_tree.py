@@ -2,15 +2,15 @@
 
 Trees are derived when somebody asks, from the bound query (`ladle.sql.tree_of`). Queries still run as scans and one
 residual over them; what answers a node is told in those terms. Nodes are shared by identity: two queries share one when
-their trees have it. Only queries that have a block or a table in common with the one that is asked for can, and of
-those so many trees are made as `_TREES_MAX` says; those made before are remembered.
+their trees have it. Only queries that have a leaf in common with the one that is asked for can, and of those so many
+trees are made as `_TREES_MAX` says; those made before are remembered.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from ladle import sql
 from ladle.catalog import Catalog, QueryState
 from ladle.catalog.streams import StreamState
-from ladle.plan import Engine, Factor, Plan
+from ladle.plan import Engine, Factor, Plan, Window
 from ladle.plan.drawing import detail, draw, title
 from ladle.plan.nodes import (
     Fragment,
@@ -108,7 +108,7 @@ def explain_tree(
     """
     tree = sql.tree_of(plan, catalog)
     found = labels(tree, _facts(catalog, plan))
-    blocks = set(query.blocks if query is not None else (catalog.block_id(scan.block) for scan in plan.scans))
+    blocks = query.blocks if query is not None else [catalog.block_id(scan.block) for scan in plan.scans]
     sharing = _sharing(tree, plan, blocks, others, catalog)
 
     done: dict[int, ExplainedNode] = {}
@@ -118,7 +118,8 @@ def explain_tree(
             label, shared = found[node.digest], sharing.counts[node.digest]
             children = tuple(explained(child) for child in node.children)
             answered = _answered(node, plan, folded=folded)
-            done[id(node)] = ExplainedNode(node, label, answered, shared, sharing.exact, children)
+            exact = sharing.exact or isinstance(node, StreamScan | TableScan)
+            done[id(node)] = ExplainedNode(node, label, answered, shared, exact, children)
         return done[id(node)]
 
     return explained(tree)
@@ -198,14 +199,17 @@ _nodes_lock = threading.Lock()
 
 
 def _sharing(
-    tree: Node, plan: Plan, blocks: set[int | None], others: Sequence[QueryState], catalog: Catalog
+    tree: Node, plan: Plan, blocks: Sequence[int | None], others: Sequence[QueryState], catalog: Catalog
 ) -> Sharing:
-    own = {node.digest for node in walk(tree)}
-    tables = {table.table for table in plan.tables}
+    """Leaves are compared by block, window and table, of all queries; what is above them by the trees of some."""
+    leaf_of = _leaves(tree, plan, blocks)
+    inner = {node.digest for node in walk(tree) if node.digest not in leaf_of.values()}
     counts: Counter[str] = Counter()
     made, exact = 0, True
     for each in others:
-        if blocks.isdisjoint(each.blocks) and tables.isdisjoint(table.table for table in each.shape.tables):
+        shared = {leaf_of[leaf] for leaf in _read(each) if leaf in leaf_of}
+        counts.update(shared)
+        if not shared or not inner:
             continue
         key = _key(each, catalog)
         digests = _remembered(key)
@@ -216,8 +220,31 @@ def _sharing(
             made += 1
             digests = frozenset(node.digest for node in walk(sql.tree_of(each.plan, catalog)))
             _remember(key, digests)
-        counts.update(own & digests)
+        counts.update(inner & digests)
     return Sharing(counts, exact)
+
+
+_Leaf = tuple[int | None, Window] | str
+"""A block and a window, or a table."""
+
+
+def _leaves(tree: Node, plan: Plan, blocks: Sequence[int | None]) -> dict[_Leaf, str]:
+    """The digests of a tree's leaves, by what other queries say of theirs."""
+    own = {scan.relation: block for scan, block in zip(plan.scans, blocks, strict=True)}
+    found: dict[_Leaf, str] = {}
+    for node in walk(tree):
+        match node:
+            case StreamScan():
+                found[own[node.relation], node.window] = node.digest
+            case TableScan():
+                found[node.table] = node.digest
+    return found
+
+
+def _read(query: QueryState) -> Iterator[_Leaf]:
+    shape = query.shape
+    yield from zip(query.blocks, (scan.window for scan in shape.scans), strict=True)
+    yield from (table.table for table in shape.tables)
 
 
 def _key(query: QueryState, catalog: Catalog) -> object:
