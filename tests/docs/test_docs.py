@@ -138,7 +138,7 @@ def test_every_call_of_the_interface_is_documented() -> None:
     for name in ("create_function", "drop_function", "functions", "create_table", "drop_table", "insert", "tables"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
-    for name in ("create_source", "drop_source", "start_sources", "backup", "verify"):
+    for name in ("create_source", "drop_source", "start_sources", "backup", "verify", "explain", "explain_tree"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
     for name in inspect.signature(Database.create_function).parameters:
@@ -259,6 +259,17 @@ def test_the_time_windows_of_the_documentation_do_what_they_say(tmp_path: Path) 
             {"minute": datetime(2026, 1, 30, 9, 30, tzinfo=UTC), "symbol": "IBM", "shares": 130},
             {"minute": datetime(2026, 1, 30, 9, 32, tzinfo=UTC), "symbol": "KO", "shares": 101},
         ]
+
+
+def test_the_plan_of_the_documentation_is_what_explain_shows(tmp_path: Path) -> None:
+    section = SQL.partition("\n## EXPLAIN\n")[2].partition("\n## ")[0]
+    shown = re.findall(r"```text\n(.*?)```", section, re.S)
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE, size INT, at TIMESTAMP) TIMESTAMP BY at")
+        created = next(block for block in sql_blocks() if "CREATE QUERY busy" in block)
+        said = db.execute(created)[1].table.column(0).to_pylist()
+    assert len(shown) == 1
+    assert shown[0].splitlines() == said[2:7]
 
 
 def test_the_tables_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:

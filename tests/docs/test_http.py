@@ -36,12 +36,13 @@ def test_every_example_works(tmp_path: Path) -> None:
                 outputs.append(done.stdout)
         finally:
             server.stop()
-    assert len(outputs) == 7
+    assert len(outputs) == 8
     assert '"epoch":1' in outputs[1]
     assert '"rows":[{"symbol":"IBM"' in outputs[3]
     assert '"IBM",193.5' in outputs[4]
     assert '"n":1' in outputs[5]
     assert '"epoch":1' in outputs[6]
+    assert '"tree":{"node":"StreamScan"' in outputs[7]
 
 
 @pytest.mark.parametrize("status", sorted({*_STATUS.values()} - {405, 507}))

@@ -122,6 +122,8 @@ def test_all_of_a_database(db: Any) -> None:
     assert db.query("a").materialize == "none"
     assert "standing query q" in q.explain()
     assert "one-off" in db.explain("SELECT n FROM ticks")
+    assert q.explain_tree() == db.explain_tree("q")
+    assert q.explain_tree()["children"][0]["node"] == "StreamScan"
     (stream,) = db.streams()
     assert (stream.name, stream.rows, stream.schema.timestamp) == ("ticks", 5, "at")
     answers = db.execute("SHOW QUERIES; SELECT count(*) FROM q; DROP QUERY b; SELECT 1 AS one")

@@ -63,7 +63,10 @@ def test_work_that_is_shared_is_told_as_far_as_it_is_seen(people: dict[str, http
             assert user.post("/v1/queries", json={"name": f"{name}{number}", "sql": sql}).status_code == 201
 
     def told(user: httpx.Client, text: str) -> bool:
-        return "shared " in user.post("/v1/explain", json={"text": text}).json()["text"]
+        said = user.post("/v1/explain", json={"text": text}).json()
+        counted = [part for part in json.dumps(said["tree"]).split('"shared": ')[1:] if not part.startswith("0")]
+        assert bool(counted) == ("; shared with" in said["text"])
+        return "shared " in said["text"]
 
     texts = ("his0", "his1", "SELECT n FROM ticks WHERE n > 7", pair)
     assert [told(root, text) for text in texts] == [True, True, True, True]

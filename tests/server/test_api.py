@@ -352,8 +352,40 @@ def test_limits_are_refused_clearly(serve: Serve) -> None:
 def test_a_plan_is_a_graph(http: httpx.Client) -> None:
     http.post("/v1/queries", json={"name": "q", "sql": "SELECT max(n) AS m FROM ticks [RANGE 1 MINUTE] WHERE n > 1"})
     picture = http.post("/v1/plan", json={"text": "q"}).json()
-    assert [node["kind"] for node in picture["nodes"]] == ["residual", "stream", "window", "filter", "answer"]
-    assert len(picture["edges"]) == 4
+    assert [node["kind"] for node in picture["nodes"]] == ["streamscan", "groupby", "answer"]
+    assert picture["edges"] == [["n0", "n1"], ["n1", "n2"]]
+    scan, groups, answer = picture["nodes"]
+    assert (scan["title"], scan["pattern"], scan["shared"]) == ("index", "weakest", "")
+    assert "ticks | BEGIN NOW - INTERVAL 1 MINUTE END NOW | `n` > 1" in scan["detail"]
+    assert (groups["title"], groups["pattern"], groups["detail"]) == (
+        "tree of aggregates",
+        "weak, premature",
+        "- | MAX(n)",
+    )
+    assert (answer["title"], answer["pattern"]) == ("q", "")
+
+
+def test_what_a_plan_reads_twice_is_drawn_once(http: httpx.Client) -> None:
+    text = "WITH c AS (SELECT n, count(*) AS k FROM ticks GROUP BY n) SELECT a.n FROM c a JOIN c b ON a.k < b.k"
+    picture = http.post("/v1/plan", json={"text": text}).json()
+    assert [node["kind"] for node in picture["nodes"]] == ["streamscan", "groupby", "join", "project", "answer"]
+    assert picture["edges"].count(["n1", "n2"]) == 2
+
+
+def test_explain_has_the_tree_beside_the_text(http: httpx.Client) -> None:
+    text = "SELECT DISTINCT n FROM ticks [RANGE 1 MINUTE] WHERE n > 1"
+    http.post("/v1/queries", json={"name": "q", "sql": text})
+    http.post("/v1/queries", json={"name": "other", "sql": "SELECT n FROM ticks [RANGE 1 MINUTE] WHERE n > 1"})
+    told = http.post("/v1/explain", json={"text": "q"}).json()
+    tree = told["tree"]
+    assert (tree["node"], tree["pattern"], tree["premature"], tree["shared"]) == ("Distinct", "weak", False, 0)
+    (project,) = tree["children"]
+    assert (project["node"], project["columns"], project["shared"]) == ("Project", ["n"], 1)
+    assert project["answered"] == "residual on DuckDB"
+    (scan,) = project["children"]
+    assert (scan["node"], scan["answered"], scan["children"]) == ("StreamScan", "index", [])
+    assert "Distinct  [weak; residual on DuckDB]" in told["text"]
+    assert "    Project n  [weakest; residual on DuckDB; shared with 1 other standing query]" in told["text"]
 
 
 def test_the_openapi_document_names_every_route(http: httpx.Client) -> None:

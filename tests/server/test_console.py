@@ -189,10 +189,12 @@ def test_a_script_its_answers_and_its_plan(site: tuple[Database, str], open_page
     page.get_by_role("button", name="Explain").click()
     expect(page.locator("pre.explain")).to_contain_text("ticks")
     page.get_by_role("tab", name="Plan").click()
-    expect(page.locator(".plan g.node .kind")).to_have_text(["RESIDUAL", "STREAM", "WINDOW", "FILTER", "ANSWER"])
-    expect(page.locator(".plan g.edge")).to_have_count(4)
-    lefts = {kind: page.locator(f".kind-{kind} rect").first.bounding_box() for kind in ("stream", "window", "answer")}
-    assert lefts["stream"]["x"] < lefts["window"]["x"] < lefts["answer"]["x"]  # type: ignore[index]
+    expect(page.locator(".plan g.node .kind")).to_have_text(["STREAMSCAN", "PROJECT", "ANSWER"])
+    expect(page.locator(".plan g.edge")).to_have_count(2)
+    expect(page.locator(".kind-streamscan .note")).to_have_text(["weakest"])
+    kinds = ("streamscan", "project", "answer")
+    lefts = {kind: page.locator(f".kind-{kind} rect").first.bounding_box() for kind in kinds}
+    assert lefts["streamscan"]["x"] < lefts["project"]["x"] < lefts["answer"]["x"]  # type: ignore[index]
 
 
 def test_an_answer_as_table_and_chart_and_in_the_past(site: tuple[Database, str], open_page: Open) -> None:

@@ -29,7 +29,7 @@ from ladle.engine.changes import Changes
 from ladle.engine.clocks import TimeKeeping, stream_handle
 from ladle.engine.defining import Source, SourceMaker
 from ladle.engine.definitions import Definitions, base_stream, mode_of, standing_query, still_holds
-from ladle.engine.explain import explain_plan, explain_query
+from ladle.engine.explain import explain_plan, explain_query, tree_of_text
 from ladle.engine.figures import Asked, Figures
 from ladle.engine.functions import FunctionMaker, Functions
 from ladle.engine.handles import Body, HandedOver, Query, Stream, Table
@@ -337,6 +337,12 @@ class Database(BackingUp, FunctionMaker, QueryMaker, SourceMaker, TableMaker, Ti
             wall_us, problem = self._store.clock.now_us(), self._report.problem(state)
             said = explain_query(self._store, catalog, state, wall_us, problem, self._invoker, self._auto)
             return f"{said}\n{analysis(state.plan, catalog, self._invoker, self._ingest)}" if analyze else said
+
+    def explain_tree(self, text: str, *, to: User | None = None) -> dict[str, Any]:
+        """The plan's tree that `explain` shows, as plain values."""
+        with self._store.pin() as whole:
+            catalog = whole if to is None else Seen.by(to, whole)
+            return tree_of_text(self._store, catalog, text, self._invoker, self._auto).to_json()
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False, to: User | None = None) -> str:
         with self._store.pin() as whole:

@@ -1,14 +1,16 @@
-"""EXPLAIN: the standing part, the residual, the window's kind, coverage and mode, as text for people."""
+"""EXPLAIN: the plan's tree, the standing part, the residual, the window's kind, coverage and mode, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ladle import sql
 from ladle.catalog import Catalog, QueryState
 from ladle.engine.aggregates import Aggregates
 from ladle.engine.auto import Auto
 from ladle.engine.invoke import Invoker
 from ladle.engine.joins import Joins
+from ladle.engine.plan_tree import ExplainedNode, explain_tree
 from ladle.engine.reader import Reader
 from ladle.engine.store import Store
 from ladle.plan import Engine, Plan
@@ -35,8 +37,41 @@ def explain_query(
     lines = [f"standing query {query.name}", f"  mode      {chosen or f'{mode.value}: '}{_MODES[mode]}"]
     if problem is not None:
         lines.append(f"  problem   {problem} (some segments stay uncovered and are computed on invocation)")
-    folding = None if mode is Materialize.NONE else invoker.aggregates
-    return "\n".join([*lines, *_plan_lines(store, catalog, query.plan, wall_us, folding, invoker.joins, query)])
+    return "\n".join(
+        [
+            *lines,
+            *_plan_lines(store, catalog, query.plan, wall_us, _folding(query, invoker, auto), invoker.joins, query),
+        ]
+    )
+
+
+def tree_of_text(store: Store, catalog: Catalog, text: str, invoker: Invoker, auto: Auto) -> ExplainedNode:
+    """The tree of a standing query by its name, or of a SELECT."""
+    query = catalog.query(text)
+    plan = query.plan if query is not None else sql.bind(text, catalog, store.settings)
+    aggregates = invoker.aggregates if query is None else _folding(query, invoker, auto)
+    wall_us = store.clock.now_us()
+    now_us = catalog.now_us(plan.streams, wall_us)
+    folded = _folded(Reader(store, catalog, wall_us), catalog, plan, now_us, aggregates)
+    return explain_tree(catalog, plan, query, _others(catalog, query), folded=folded is not None)
+
+
+def _folding(query: QueryState, invoker: Invoker, auto: Auto) -> Aggregates | None:
+    """What folds a standing query's tuples, if its mode allows to keep that."""
+    return None if auto.mode(query) is Materialize.NONE else invoker.aggregates
+
+
+def _others(catalog: Catalog, query: QueryState | None) -> list[QueryState]:
+    return [each for each in catalog.standing() if query is None or each.id != query.id]
+
+
+def _folded(
+    reader: Reader, catalog: Catalog, plan: Plan, now_us: int | None, aggregates: Aggregates | None
+) -> int | None:
+    """How many segments there are partial aggregates of; None if they don't answer it."""
+    if plan.residual.aggregate is None or plan.joined is not None or aggregates is None:
+        return None
+    return aggregates.segments(plan, catalog, reader.extent(plan.scans[0], now_us))
 
 
 def explain_plan(store: Store, catalog: Catalog, plan: Plan, wall_us: int, invoker: Invoker) -> str:
@@ -55,8 +90,10 @@ def _plan_lines(
 ) -> list[str]:
     reader = Reader(store, catalog, wall_us)
     now_us = catalog.now_us(plan.streams, wall_us)
-    others = [each for each in catalog.standing() if query is None or each.id != query.id]
-    lines = ["  standing part"]
+    others = _others(catalog, query)
+    segments = _folded(reader, catalog, plan, now_us, aggregates)
+    tree = explain_tree(catalog, plan, query, others, folded=segments is not None)
+    lines = ["  plan", *(f"    {line}" for line in tree.lines(query)), "  standing part"]
     for scan in plan.scans:
         extent = reader.extent(scan, now_us)
         covered, total = reader.count_covered(scan, extent)
@@ -93,10 +130,8 @@ def _plan_lines(
         case Engine.SPARK:
             lines.append(f"    engine    Spark: {residual.why_spark}")
     lines.append(f"    sql       {residual.spark_sql}")
-    if residual.aggregate is not None and aggregates is not None:
-        segments = aggregates.segments(plan, catalog, reader.extent(plan.scans[0], now_us))
-        if segments is not None:
-            lines.append(f"  answer    partial aggregates in a tree over {segments} segments")
+    if segments is not None:
+        lines.append(f"  answer    partial aggregates in a tree over {segments} segments")
     return lines
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ladle.answer import Answer
 from ladle.errors import Unreachable
@@ -93,6 +93,8 @@ class Asked(Protocol):
     def changes(self, name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]: ...
 
     def explain(self, text: str, *, analyze: bool = False) -> str: ...
+
+    def explain_tree(self, text: str) -> dict[str, Any] | None: ...
 
     def unregister(self, name: str) -> None: ...
 
@@ -242,6 +244,12 @@ class Query:
     def explain(self, *, analyze: bool = False) -> str:
         """How it is answered; with `analyze` it is invoked too, to say what that takes."""
         return self._database.explain(self.name, analyze=analyze)
+
+    def explain_tree(self) -> dict[str, Any] | None:
+        """The tree of its plan: nodes with what `explain` says of them, and their children. None if it is made of
+        queries that the caller does not see.
+        """
+        return self._database.explain_tree(self.name)
 
     def unregister(self) -> None:
         self._database.unregister(self.name)

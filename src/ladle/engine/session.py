@@ -7,6 +7,7 @@ from one that does not exist, whatever the statement.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as replaced
@@ -123,6 +124,16 @@ class Session:
         if self.hides(state.plan):
             return f"standing query {state.name}\n  {HIDDEN}"
         return self._shown(self._db.explain(state.name, analyze=analyze, to=self.user))
+
+    def explain_tree(self, text: str) -> dict[str, Any] | None:
+        """The plan's tree; None of a query whose parts the user does not see."""
+        catalog = self.catalog
+        state = catalog.query(text)
+        plan = state.plan if state is not None else sql.bind(text, catalog, self.settings)
+        if self.hides(plan):
+            return None
+        tree: dict[str, Any] = json.loads(self._shown(json.dumps(self._db.explain_tree(text, to=self.user))))
+        return tree
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:
         if self.hides(plan):

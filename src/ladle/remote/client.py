@@ -187,6 +187,11 @@ class RemoteDatabase(BackupMaker, FunctionMaker, QueryMaker, SourceMaker, TableM
         header, _ = self._ask({"do": "explain", "text": text, "analyze": analyze})
         return str(header["text"])
 
+    def explain_tree(self, text: str) -> dict[str, Any] | None:
+        header, _ = self._ask({"do": "explain", "text": text})
+        tree: dict[str, Any] | None = header["tree"]
+        return tree
+
     def status(self) -> Status:
         header, _ = self._ask({"do": "status"})
         return forms.status_from_json(header["status"])

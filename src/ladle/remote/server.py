@@ -124,7 +124,9 @@ class SocketServer:
             case "heartbeat":
                 return {"epoch": db.heartbeat(request["stream"], request["at"])}, []
             case "explain":
-                return {"text": db.explain(request["text"], analyze=request.get("analyze", False))}, []
+                text = request["text"]
+                said = db.explain(text, analyze=request.get("analyze", False))
+                return {"text": said, "tree": db.explain_tree(text)}, []
             case "query":
                 query = db.query(request["name"])
                 return {"name": query.name, "sql": query.sql, "materialize": query.materialize.value}, []

@@ -1,68 +1,51 @@
-"""A plan as a graph, for whoever draws it: streams and tables at one end, the answer at the other."""
+"""A plan as a graph, for whoever draws it: what is read at one end, the answer at the other.
+
+It is the tree of nodes that EXPLAIN shows. A sub-tree that comes again is drawn once, with an edge to each reader.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ladle import sql
 from ladle.engine.session import HIDDEN, Session
-from ladle.plan import Plan
 
 
 def plan_picture(session: Session, text: str) -> dict[str, Any]:
     """Of a standing query by its name, or of a SELECT."""
-    catalog = session.catalog
-    state = catalog.query(text)
-    plan = state.plan if state is not None else sql.bind(text, catalog, session.settings)
+    state = session.catalog.query(text)
     picture = _Picture()
-    title = state.name if state is not None else "answer"
-    if session.hides(plan):
-        picture.edge(picture.node("residual", "hidden", HIDDEN), picture.node("answer", title, ""))
-        return picture.graph()
-    residual = picture.node("residual", _engine(plan), plan.residual.spark_sql)
-    joined = set(plan.joined.scans) if plan.joined is not None else set()
-    filtered: dict[int, str] = {}
-    for number, scan in enumerate(plan.scans):
-        stream = picture.node("stream", scan.block.stream, "")
-        window = picture.node("window", scan.window.kind.value, str(scan.window))
-        picture.edge(stream, window)
-        last = window
-        if scan.block.factors:
-            factors = " AND ".join(factor.sql for factor in scan.block.factors)
-            last = picture.node("filter", _counted(len(scan.block.factors), "factor"), factors)
-            picture.edge(window, last)
-        filtered[number] = last
-        if number not in joined:
-            picture.edge(last, residual)
-    if plan.joined is not None:
-        for each in plan.joined.joins:
-            join = picture.node("join", "shared join", "; ".join(edge.pair.text for edge in each.edges))
-            for number in each.scans:
-                picture.edge(filtered[number], join)
-            picture.edge(join, residual)
-    for table in plan.tables:
-        picture.edge(picture.node("table", table.table, ""), residual)
-    picture.edge(residual, picture.node("answer", title, ""))
+    tree = session.explain_tree(text)
+    answer = state.name if state is not None else "answer"
+    if tree is None:
+        last = picture.node("hidden", "hidden", HIDDEN, "", "")
+    else:
+        last = picture.tree(tree)
+    picture.edge(last, picture.node("answer", answer, "", "", ""))
     return picture.graph()
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _engine(plan: Plan) -> str:
-    aggregate = " of partial aggregates" if plan.residual.aggregate is not None else ""
-    return f"{plan.residual.engine.value}{aggregate}"
 
 
 class _Picture:
     def __init__(self) -> None:
         self.nodes: list[dict[str, str]] = []
         self.edges: list[list[str]] = []
+        self._drawn: dict[str, str] = {}
 
-    def node(self, kind: str, title: str, detail: str) -> str:
+    def tree(self, tree: dict[str, Any]) -> str:
+        """A node of the tree and all below it."""
+        if tree["again"]:
+            return self._drawn[tree["digest"]]
+        below = [self.tree(child) for child in tree["children"]]
+        pattern = tree["pattern"] + (", premature" if tree["premature"] else "")
+        name = self.node(tree["node"].lower(), tree["answered"], tree["detail"], pattern, _shared(tree))
+        self._drawn[tree["digest"]] = name
+        for child in below:
+            self.edge(child, name)
+        return name
+
+    def node(self, kind: str, title: str, detail: str, pattern: str, shared: str) -> str:
         name = f"n{len(self.nodes)}"
-        self.nodes.append({"id": name, "kind": kind, "title": title, "detail": detail})
+        node = {"id": name, "kind": kind, "title": title, "detail": detail, "pattern": pattern, "shared": shared}
+        self.nodes.append(node)
         return name
 
     def edge(self, source: str, target: str) -> None:
@@ -70,3 +53,8 @@ class _Picture:
 
     def graph(self) -> dict[str, Any]:
         return {"nodes": self.nodes, "edges": self.edges}
+
+
+def _shared(tree: dict[str, Any]) -> str:
+    many = "" if tree["shared_exactly"] else "at least "
+    return f"shared by {many}{tree['shared']}" if tree["shared"] else ""

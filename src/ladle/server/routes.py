@@ -64,7 +64,8 @@ def sql(body: Script, request: Request, session: Asking, serving: Served) -> Res
 
 @router.post("/explain", tags=["sql"], summary="How a query is answered")
 def explain(body: Asked, session: Asking) -> Response:
-    return json_reply({"text": session.explain(body.text, analyze=body.analyze)})
+    said = session.explain(body.text, analyze=body.analyze)
+    return json_reply({"text": said, "tree": session.explain_tree(body.text)})
 
 
 @router.post("/plan", tags=["sql"], summary="The same as a graph: nodes, and edges between them")

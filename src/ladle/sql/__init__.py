@@ -19,6 +19,7 @@ from ladle.sql.names import Names
 from ladle.sql.statements import Insert, Statement
 
 if TYPE_CHECKING:
+    from ladle.plan.nodes import Node
     from ladle.sql.templates import Templates
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "split_script",
     "subscription",
     "tolerant_insert",
+    "tree_of",
 ]
 
 
@@ -96,6 +98,13 @@ def bind(text: str, names: Names, settings: Settings = _DEFAULT) -> Plan:
 def rebind(text: str, names: Names) -> Plan:
     """The plan of a SELECT that was accepted before, whatever the limits are now."""
     return _templates().bind(text, names, None)
+
+
+def tree_of(plan: Plan, names: Names) -> Node:
+    """The tree of nodes that a bound query is; what no rule understands of it is a Fragment."""
+    from ladle.sql import peel
+
+    return peel.tree_of(plan, names)
 
 
 def bind_each(texts: Mapping[str, str], names: Names, settings: Settings) -> dict[str, Plan]:

@@ -9,7 +9,7 @@ reach outside the query.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -18,7 +18,7 @@ from ladle.schema import is_supported, type_name
 from ladle.sql.conformant.datatypes import arrow_type
 from ladle.sql.conformant.expressions import condition, expression
 from ladle.sql.conformant.known import check_functions
-from ladle.sql.conformant.relations import query, root_scope
+from ladle.sql.conformant.relations import has_fold, query, root_scope
 from ladle.sql.conformant.scope import Scope, quoted
 from ladle.sql.conformant.spark_types import NotConformant, Typed
 
@@ -30,6 +30,7 @@ __all__ = [
     "check_functions",
     "translate_factor",
     "translate_query",
+    "translate_scalar",
     "translate_value",
 ]
 
@@ -67,6 +68,19 @@ def translate_factor(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -
 def translate_value(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> Typed:
     """The same of an expression of any type."""
     return expression(tree, _over(tree, columns))
+
+
+def translate_scalar(
+    tree: exp.Expression, relation: str, columns: Mapping[str, pa.DataType], *, folds: bool = False
+) -> Typed:
+    """An expression over the columns of one relation; with `folds` it may call aggregates, and the time windows that
+    rows are grouped by.
+    """
+    if tree.find(exp.Query) is not None:
+        raise NotConformant("a subquery in an expression")
+    names = {name.lower(): Typed(quoted(name), type_) for name, type_ in columns.items()}
+    scope = Scope({relation.lower(): names}, query=root_scope({}).query, time_windows=folds)
+    return expression(tree, replace(scope, keys={}) if folds and has_fold(tree) else scope)
 
 
 def _over(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> Scope:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.errors import SqlError
 from ladle.sql.dialect import DIALECT, LadleParser
-from ladle.sql.drafts import Draft
+from ladle.sql.drafts import Draft, SelectDraft
 from ladle.sql.grammar import STATEMENTS
 from ladle.sql.limits import Limits, too_deep
 from ladle.sql.position import Source
@@ -96,6 +97,18 @@ def draft(chunk: Chunk) -> Draft:
         raise _sql_error(error, parser.error_token, chunk, parser.error_hint) from None
     except RecursionError:
         raise too_deep() from None
+
+
+def bound_tree(chunk: Chunk) -> exp.Expression:
+    """The tree of a query's text that the binder made; what it says was checked before it was bound."""
+    try:
+        parsed = LadleParser(dialect=DIALECT).statement(chunk.tokens, chunk.source.text)
+    except ParseError:
+        raise SqlError("The bound text of this query can't be read again.") from None
+    except RecursionError:
+        raise too_deep() from None
+    assert isinstance(parsed, SelectDraft)
+    return parsed.query.tree
 
 
 def only_chunk(text: str, limits: Limits | None = None) -> Chunk:

@@ -1,4 +1,4 @@
-// A plan as a graph from left to right: streams and tables first, the answer last.
+// A plan's tree from left to right: streams and tables first, the answer last.
 
 import { post } from "./api.js";
 import { h, svg } from "./dom.js";
@@ -15,11 +15,12 @@ export async function explanation(text, signal) {
   return { said, graph: planGraph(picture) };
 }
 
-/** {nodes: [{id, kind, title, detail}], edges: [[from, to]]}, as POST /v1/plan has them. */
+/** {nodes: [{id, kind, title, detail, pattern, shared}], edges: [[from, to]]}, as POST /v1/plan has them. */
 function planGraph({ nodes, edges }) {
   const boxes = nodes.map((node) => {
     const lines = wrapped(node.detail);
-    return { ...node, lines, height: BOX.pad * 2 + BOX.line * (2 + lines.length) };
+    const notes = [node.pattern, node.shared].filter(Boolean);
+    return { ...node, lines, notes, height: BOX.pad * 2 + BOX.line * (2 + notes.length + lines.length) };
   });
   const layers = inOrder(layered(boxes, edges), edges);
   const size = placed(layers);
@@ -29,7 +30,8 @@ function planGraph({ nodes, edges }) {
   for (const [from, to] of edges) root.append(arrow(byId.get(from), byId.get(to)));
   root.append(...boxes.map(box));
   const detailed = boxes.filter((each) => each.detail);
-  const texts = detailed.map((each) => [h("dt", {}, `${each.kind}: ${each.title}`), h("dd", {}, each.detail)]);
+  const heading = (each) => [`${each.kind}: ${each.title}`, ...each.notes].join("; ");
+  const texts = detailed.map((each) => [h("dt", {}, heading(each)), h("dd", {}, each.detail)]);
   return h(
     "div",
     { class: "plan" },
@@ -92,15 +94,16 @@ function arrow(from, to) {
   return svg("g", { class: "edge" }, svg("path", { d }), svg("path", { d: head, class: "head" }));
 }
 
-function box({ kind, title, detail, lines, x, y, height }) {
+function box({ kind, title, detail, lines, notes, x, y, height }) {
+  const below = [...notes.map((note) => ["note", note]), ...lines.map((line) => ["detail", line])];
   const texts = [
     svg("text", { class: "kind", x: x + BOX.pad, y: y + BOX.pad + 9 }, kind.toUpperCase()),
-    svg("text", { class: "title", x: x + BOX.pad, y: y + BOX.pad + 25 }, cut(title, LETTERS - 4)),
-    ...lines.map((line, i) => svg("text", { class: "detail", x: x + BOX.pad, y: y + BOX.pad + 41 + i * BOX.line }, line)),
+    svg("text", { class: "title", x: x + BOX.pad, y: y + BOX.pad + 25 }, cut(title, LETTERS - 3)),
+    ...below.map(([name, text], i) => svg("text", { class: name, x: x + BOX.pad, y: y + BOX.pad + 41 + i * BOX.line }, text)),
   ];
   const frame = svg("rect", { x, y, width: BOX.width, height, rx: 8 });
   const edge = svg("rect", { class: "edgebar", x, y: y + 8, width: 3, height: height - 16, rx: 1.5 });
-  return svg("g", { class: `node kind-${kind}` }, svg("title", {}, `${title}\n${detail}`), frame, edge, texts);
+  return svg("g", { class: `node kind-${kind}` }, svg("title", {}, [title, ...notes, detail].join("\n")), frame, edge, texts);
 }
 
 function wrapped(text) {

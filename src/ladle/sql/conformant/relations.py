@@ -157,7 +157,7 @@ def _clauses(tree: exp.Select, rows: Scope, text: str, *, may_raise: bool) -> Su
         may_raise |= any(each.may_raise for each in kept)
         clauses.append("WHERE " + " AND ".join(each.sql for each in kept))
     rows = replace(rows, time_windows=bool(windowed))
-    grouped = group is not None or having is not None or any(True for each in _outputs(tree) for _ in _folds(each))
+    grouped = group is not None or having is not None or any(map(has_fold, _outputs(tree)))
     inside = replace(rows, windows=True)
     named: dict[str, Typed] = {}
     if grouped:
@@ -201,6 +201,11 @@ def _outputs(tree: exp.Select) -> Iterator[exp.Expr]:
     yield from tree.expressions
     if tree.args.get("order") is not None:
         yield from tree.args["order"].expressions
+
+
+def has_fold(node: exp.Expr) -> bool:
+    """Whether an expression computes an aggregate itself."""
+    return any(True for _ in _folds(node))
 
 
 def _folds(node: exp.Expr) -> Iterator[exp.Expr]:

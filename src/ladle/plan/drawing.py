@@ -1,0 +1,144 @@
+"""Plan trees for people: what each node is in a few words, and the tree as indented lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import singledispatch
+
+from ladle.plan.nodes import (
+    Filter,
+    Fragment,
+    GroupBy,
+    Join,
+    Limit,
+    Node,
+    Project,
+    SetOperation,
+    Sort,
+    StreamScan,
+    TableScan,
+    TopK,
+)
+from ladle.plan.scalars import SortKey
+
+_INDENT = "  "
+
+
+def draw(node: Node, note: Callable[[Node], str] = lambda _: "") -> list[str]:
+    """A line for each node, its children below it and further in; `note` is what else to say of each.
+
+    What is below a node that comes again is drawn once: a query that reads another twice, which reads a third twice,
+    and so on, would have more lines than anybody could read.
+    """
+    lines: list[str] = []
+    waiting = [(node, 0)]
+    drawn: set[str] = set()
+    while waiting:
+        each, depth = waiting.pop()
+        again = bool(each.children) and each.digest in drawn
+        said = f"{_INDENT * depth}{title(each)} {detail(each)}".rstrip()
+        lines.append(f"{said}{note(each)}{' as above' if again else ''}")
+        if not again:
+            drawn.add(each.digest)
+            waiting.extend((child, depth + 1) for child in reversed(each.children))
+    return lines
+
+
+def title(node: Node) -> str:
+    """The node's name."""
+    return type(node).__name__
+
+
+@singledispatch
+def detail(node: Node) -> str:
+    """What there is to say of a node beside its name and its children."""
+    return ""
+
+
+@detail.register
+def _(node: StreamScan) -> str:
+    factors = " AND ".join(factor.sql for factor in node.factors)
+    return f"{node.stream} | {node.window}" + (f" | {factors}" if factors else "")
+
+
+@detail.register
+def _(node: TableScan) -> str:
+    return node.table
+
+
+@detail.register
+def _(node: Filter) -> str:
+    return " AND ".join(f"({each.over(_names(node))})" for each in node.conditions)
+
+
+@detail.register
+def _(node: Project) -> str:
+    texts = [each.over(_names(node)) for each in node.outputs]
+    return ", ".join(
+        text if text == name else f"{text} AS {name}" for text, name in zip(texts, node.names, strict=True)
+    )
+
+
+@detail.register
+def _(node: Join) -> str:
+    names = _names(node)
+    terms = [each.over(names) for each in node.comparisons]
+    if node.condition is not None:
+        terms.append(f"({node.condition.over(names)})")
+    return f"{node.kind.value}" + (f" | {' AND '.join(terms)}" if terms else "")
+
+
+@detail.register
+def _(node: GroupBy) -> str:
+    names = _names(node)
+    keys, aggregates = (", ".join(each.over(names) for each in own) for own in (node.keys, node.aggregates))
+    return f"{keys or '-'} | {aggregates or '-'}"
+
+
+@detail.register
+def _(node: SetOperation) -> str:
+    return "all" if node.all else "distinct"
+
+
+@detail.register
+def _(node: Sort) -> str:
+    return _order(node, node.keys)
+
+
+@detail.register
+def _(node: TopK) -> str:
+    return f"{_order(node, node.keys)}{_limit(node)}"
+
+
+@detail.register
+def _(node: Limit) -> str:
+    return _limit(node).strip()
+
+
+@detail.register
+def _(node: Fragment) -> str:
+    return f"{node.sql} -- {node.why}"
+
+
+def _order(node: Node, keys: tuple[SortKey, ...]) -> str:
+    return ", ".join(key.over(_names(node)) for key in keys)
+
+
+def _limit(node: TopK | Limit) -> str:
+    return ("" if node.limit is None else f" LIMIT {node.limit}") + (f" OFFSET {node.offset}" if node.offset else "")
+
+
+def _names(node: Node) -> list[list[str]]:
+    """The children's columns; of two children each says which it is of, and of two of one name the second is #2."""
+    sides = ("",) if len(node.children) == 1 else ("left.", "right.")
+    return [_told_apart(child, side) for side, child in zip(sides, node.children, strict=True)]
+
+
+def _told_apart(node: Node, side: str) -> list[str]:
+    seen: Counter[str] = Counter()
+    names = []
+    for name in node.names:
+        seen[name] += 1
+        names.append(f"{side}{name}" + (f"#{seen[name]}" if seen[name] > 1 else ""))
+    return names

@@ -1,0 +1,69 @@
+"""FROM: its last join above the others. A side that is made of tables alone makes it a join with a relation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from ladle.plan.nodes import Join, JoinKind, Node, RelationJoin, TableScan, leaves
+from ladle.plan.scalars import Comparison
+from ladle.sql.peel.comparisons import compared, source_rows
+from ladle.sql.peel.rows import Around, NotUnderstood, Rows, check_expressions, is_rows, kind_of
+from ladle.sql.peel.scalars import prove, scalar
+from ladle.sql.split import conjuncts
+from ladle.sql.trees import copied
+
+_KINDS = {
+    "": JoinKind.INNER,
+    "INNER": JoinKind.INNER,
+    "CROSS": JoinKind.INNER,
+    "LEFT": JoinKind.LEFT,
+    "LEFT OUTER": JoinKind.LEFT,
+    "RIGHT": JoinKind.RIGHT,
+    "RIGHT OUTER": JoinKind.RIGHT,
+    "FULL": JoinKind.FULL,
+    "FULL OUTER": JoinKind.FULL,
+    "SEMI": JoinKind.SEMI,
+    "LEFT SEMI": JoinKind.SEMI,
+    "ANTI": JoinKind.ANTI,
+    "LEFT ANTI": JoinKind.ANTI,
+}
+
+
+def joining(query: exp.Expression, around: Around) -> Rows | None:
+    if not is_rows(query) or query.args.get("where") is not None or not query.args.get("joins"):
+        return None
+    rest = copied(query)
+    last = rest.args["joins"].pop()
+    kind = _KINDS.get(kind_of(last))
+    more = any(value for key, value in last.args.items() if key not in ("this", "side", "kind", "on"))
+    if kind is None or more:
+        raise NotUnderstood(f"this form of a {kind_of(last)} join".replace("  ", " "))
+    on = last.args.get("on")
+    terms = [] if on is None else conjuncts(on)
+    check_expressions(*terms)
+    right = source_rows(last.this, around)
+    return joined(kind, around.peel(rest, around), right, terms)
+
+
+def joined(kind: JoinKind, left: Rows, right: Rows, terms: Sequence[exp.Expression]) -> Rows:
+    """The join of two inputs by the terms of its condition; comparisons are found where no term may raise."""
+    found: list[Comparison] = []
+    rest: list[exp.Expression] = []
+    for term in terms:
+        own = compared(term, left, right)
+        found += own
+        if not own:
+            rest.append(term)
+    if any(prove(each, left, right).may_raise for each in rest):
+        found, rest = [], list(terms)
+    condition = scalar(exp.and_(*rest), left, right) if rest else None
+    columns = left.node.columns + (right.node.columns if kind.keeps_right else ())
+    labels = left.labels + (right.labels if kind.keeps_right else ())
+    node = RelationJoin if _is_relation(left.node) or _is_relation(right.node) else Join
+    return Rows(node(columns, left.node, right.node, kind, tuple(found), condition), labels)
+
+
+def _is_relation(node: Node) -> bool:
+    return all(isinstance(leaf, TableScan) for leaf in leaves(node))

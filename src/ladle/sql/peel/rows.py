@@ -1,0 +1,132 @@
+"""What rules work with: the rows that a part of a bound text gives, and the relations that it may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sqlglot import exp
+
+from ladle.plan.nodes import Node
+from ladle.sql.trees import copied
+
+INNER_JOINS = ("", "INNER", "CROSS")
+
+
+class NotUnderstood(Exception):
+    """A rule sees what it can't peel: the block stays a fragment, which says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+Label = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A node, and how the text around it names its columns: by (alias, column), in lower case."""
+
+    node: Node
+    labels: tuple[Label, ...]
+
+    @cached_property
+    def _positions(self) -> dict[Label, int]:
+        return {label: at for at, label in enumerate(self.labels)}
+
+    @cached_property
+    def aliases(self) -> frozenset[str]:
+        return frozenset(alias for alias, _ in self.labels)
+
+    def find(self, alias: str, name: str) -> int | None:
+        return self._positions.get((alias.lower(), name.lower()))
+
+
+@dataclass(frozen=True)
+class Around:
+    """The relations that a block may name, in lower case: scans, tables, common table expressions, derived tables."""
+
+    relations: Mapping[str, Node]
+    peel: Callable[[exp.Expression, Around], Rows]
+
+    def with_relations(self, more: Mapping[str, Node]) -> Around:
+        return replace(self, relations={**self.relations, **{name.lower(): node for name, node in more.items()}})
+
+
+def outputs_of(node: Node) -> Rows:
+    """The rows of a whole query: nothing qualifies its columns."""
+    return labelled(node, "")
+
+
+def labelled(node: Node, alias: str) -> Rows:
+    """The rows of a relation that is read under an alias."""
+    return Rows(node, tuple((alias.lower(), name.lower()) for name in node.names))
+
+
+def is_rows(query: exp.Expression) -> bool:
+    """Whether a block is `SELECT *`: what is left when everything above FROM and WHERE was peeled. Bound texts have no
+    star of their own.
+    """
+    return isinstance(query, exp.Select) and len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star)
+
+
+def rows_below(select: exp.Select) -> exp.Select:
+    """`SELECT *` over the FROM and WHERE of a block."""
+    below = exp.Select(expressions=[exp.Star()])
+    for key in ("from_", "joins", "where"):
+        value = select.args.get(key)
+        if value:
+            below.set(key, [copied(each) for each in value] if isinstance(value, list) else copied(value))
+    return below
+
+
+def without(query: exp.Expression, *keys: str) -> exp.Expression:
+    """A copy without some clauses."""
+    rest = copied(query)
+    for key in keys:
+        rest.set(key, None)
+    return rest
+
+
+def sources(select: exp.Select) -> list[exp.Expression]:
+    """What FROM reads, in order."""
+    from_ = select.args.get("from_")
+    return [] if from_ is None else [from_.this, *(join.this for join in select.args.get("joins") or ())]
+
+
+def check_from(select: exp.Select, around: Around) -> None:
+    """Refuse a FROM that reads anything but relations that are known."""
+    read = sources(select)
+    if not read:
+        raise NotUnderstood("no relation is read")
+    if select.args.get("laterals"):
+        raise NotUnderstood("LATERAL VIEW makes rows of its own")
+    for each in read:
+        if not isinstance(each, exp.Table) or each.name.lower() not in around.relations:
+            raise NotUnderstood("FROM reads something that is neither a stream, a table nor a query")
+        if any(value for key, value in each.args.items() if key not in ("this", "alias")):
+            raise NotUnderstood("clauses of a relation in FROM")
+        if each.args.get("alias") is not None and each.args["alias"].args.get("columns"):
+            raise NotUnderstood("a relation whose columns are named anew")
+
+
+def check_expressions(*trees: exp.Expr) -> None:
+    """Refuse what is not computed of one row, or one group, alone."""
+    for tree in trees:
+        if tree.find(exp.Query) is not None:
+            raise NotUnderstood("a subquery in an expression")
+        if tree.find(exp.Window) is not None:
+            raise NotUnderstood("a window function")
+        if any(call.name.lower() in GENERATORS for call in tree.find_all(exp.Anonymous)):
+            raise NotUnderstood("a function that makes several rows")
+
+
+GENERATORS = frozenset(
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
+)
+
+
+def kind_of(join: exp.Join) -> str:
+    return f"{join.side} {join.kind}".strip().upper()

@@ -1,0 +1,14 @@
+"""FROM of one relation: nothing is left to peel."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from ladle.sql.peel.comparisons import source_rows
+from ladle.sql.peel.rows import Around, Rows, is_rows
+
+
+def source(query: exp.Expression, around: Around) -> Rows | None:
+    if not is_rows(query) or query.args.get("where") is not None or query.args.get("joins"):
+        return None
+    return source_rows(query.args["from_"].this, around)
