@@ -28,7 +28,7 @@ _DICTIONARY_SAMPLE_ROWS = 2_048
 _DICTIONARY_DISTINCT_MAX = 0.3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """One row group."""
 
@@ -47,7 +47,7 @@ class WrittenFile:
     checks: Checks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A committed file of a stream's archive."""
 
@@ -91,11 +91,11 @@ class DataFile:
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> DataFile:
-        name, size, level, epoch_first, epoch_last, segments, *later = value
         # Older versions wrote neither checksums nor ids.
-        checks = later[0] if later else None
-        first_id = later[1] if len(later) > 1 else 0
-        cut = tuple(Segment(*segment) for segment in segments)
+        name, size, level, epoch_first, epoch_last, segments, checks, first_id = (
+            value if len(value) == 8 else (*value, *(None, 0)[len(value) - 6 :])
+        )
+        cut = tuple([Segment(*segment) for segment in segments])
         return DataFile(name, size, level, epoch_first, epoch_last, cut, Checks.from_json(checks), first_id)
 
 

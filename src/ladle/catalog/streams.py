@@ -281,7 +281,7 @@ class StreamState:
     def from_json(value: dict[str, Any], entry: int, epoch: int) -> StreamState:
         """From a checkpoint of that entry."""
         files = tuple(DataFile.from_json(file) for file in value["files"])
-        if not all(map(DataFile.is_numbered, value["files"])):
+        if files and not DataFile.is_numbered(value["files"][0]):
             # The checkpoint was written before files knew their ids: the newest file has the newest tuples.
             files = _numbered(files, value["rows"])
         quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
