@@ -28,6 +28,8 @@ from ladle.stem.epoch import EpochTask, Manifest
 from ladle.testing import connect_inline
 from ladle.testing.inline import InlinePipeline
 
+pytestmark = pytest.mark.not_at_one_row("NOW is its subject, not who computes")
+
 SECOND_US = 1_000_000
 IDLE_SECONDS = 30
 

@@ -11,6 +11,8 @@ from tests.engine.rows import TICKS, ticks, values
 
 from ladle.engine import Database, plan_tree
 
+pytestmark = pytest.mark.not_at_one_row("trees are its subject, not who computes")
+
 
 def nodes(tree: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     assert tree is not None
