@@ -41,14 +41,7 @@ from ladle.sql.conformant.nodes import FUNCTION
 from ladle.sql.drafts import SelectDraft
 from ladle.sql.script import draft, only_chunk
 
-_JOINS = {
-    JoinKind.INNER: "INNER JOIN",
-    JoinKind.LEFT: "LEFT JOIN",
-    JoinKind.RIGHT: "RIGHT JOIN",
-    JoinKind.FULL: "FULL JOIN",
-    JoinKind.SEMI: "LEFT SEMI JOIN",
-    JoinKind.ANTI: "LEFT ANTI JOIN",
-}
+_TESTS = {JoinKind.SEMI: "EXISTS", JoinKind.ANTI: "NOT EXISTS"}
 _WORDS = {Union: "UNION", Intersect: "INTERSECT", Except: "EXCEPT"}
 
 
@@ -136,11 +129,14 @@ def _(node: Join) -> str:
     terms = [each.over(names) for each in node.comparisons]
     if node.condition is not None:
         terms.append(f"({node.condition.over(names)})")
-    on = " AND ".join(terms)
+    on = " AND ".join(terms) or "true"
     outputs = names[0] + (names[1] if node.kind.keeps_right else [])
     if node.kind is JoinKind.INNER:
-        return f"SELECT {_listed(outputs)} FROM _c0 CROSS JOIN _c1" + (f" WHERE {on}" if on else "")
-    return f"SELECT {_listed(outputs)} FROM _c0 {_JOINS[node.kind]} _c1 ON {on or 'true'}"
+        return f"SELECT {_listed(outputs)} FROM _c0 CROSS JOIN _c1 WHERE {on}"
+    if node.kind in _TESTS:
+        # Not as a join: DuckDB may join on no condition that may raise.
+        return f"SELECT {_listed(outputs)} FROM _c0 WHERE {_TESTS[node.kind]} (SELECT 1 AS one FROM _c1 WHERE {on})"
+    return f"SELECT {_listed(outputs)} FROM _c0 {node.kind.value} JOIN _c1 ON {on}"
 
 
 @text_of.register
