@@ -35,7 +35,7 @@ from ladle.plan.nodes import (
     TopK,
     Union,
 )
-from ladle.plan.scalars import SortKey
+from ladle.plan.scalars import Scalar, SortKey
 from ladle.sql.conform import translate_query
 from ladle.sql.conformant.nodes import FUNCTION
 from ladle.sql.drafts import SelectDraft
@@ -80,14 +80,14 @@ class Evaluator:
     def _direct(self, node: Node, below: pa.Table) -> pa.Table | None:
         names = [[f'"c{at}"' for at in range(below.num_columns)]]
         if isinstance(node, Project) and all(each.duckdb is not None for each in node.outputs):
-            listed = ", ".join(f'{each.duckdb_over(names)} AS "c{at}"' for at, each in enumerate(node.outputs))
+            listed = ", ".join(f'{_in_duckdb(each, names)} AS "c{at}"' for at, each in enumerate(node.outputs))
             schema = pa.schema([(f"c{at}", each.type) for at, each in enumerate(node.outputs)])
             return self._run(f'SELECT {listed} FROM "_c0"', schema, {"_c0": below})
         if isinstance(node, Filter) and all(each.duckdb is not None for each in node.conditions):
             kept = "true"
             for each in reversed(node.conditions):
                 # in order: what may raise is not looked at where those before it are not true
-                kept = f"CASE WHEN ({each.duckdb_over(names)}) THEN {kept} ELSE false END"
+                kept = f"CASE WHEN ({_in_duckdb(each, names)}) THEN {kept} ELSE false END"
             return self._run(f'SELECT * FROM "_c0" WHERE {kept}', below.schema, {"_c0": below})
         return None
 
@@ -179,6 +179,11 @@ def _order(node: Node, keys: Sequence[SortKey]) -> str:
 
 def _limit(node: TopK | Limit) -> str:
     return ("" if node.limit is None else f" LIMIT {node.limit}") + (f" OFFSET {node.offset}" if node.offset else "")
+
+
+def _in_duckdb(scalar: Scalar, names: Sequence[Sequence[str]]) -> str:
+    assert scalar.duckdb is not None
+    return scalar.duckdb.format(*(names[child][at] for child, at in scalar.columns))
 
 
 def _names(node: Node) -> list[list[str]]:
