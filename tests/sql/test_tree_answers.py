@@ -7,6 +7,7 @@ those of the generators that the oracle uses. Windows and factors belong to leav
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -125,6 +126,10 @@ def test_trees_of_random_joins(seed: int) -> None:
     check(bind(query.ladle, names), names, stream_rows(rng, specs, random_join_rows), ordered=False)
 
 
+_HAS_SEVERAL_ANSWERS = re.compile(r"\b(LIMIT|OFFSET|FETCH|OVER)\b", re.I)
+"""Rows that are equal in the keys of an order may come in any; the generators' orders are total."""
+
+
 def _fixtures(name: str) -> list[str]:
     text = (Path(__file__).parent / "fixtures" / name).read_text(encoding="utf-8")
     return [block.splitlines()[0] for block in text.split("\n\n") if block.strip() and not block.startswith("#")]
@@ -154,6 +159,7 @@ def test_trees_of_fixtures(fixture: str) -> None:
             return pa.table(arrays, fields.names)
 
         plan = bind(query, names)
-        check(plan, names, rows, ordered=False)
-        compared += plan.residual.duckdb_sql is not None
-    assert compared > 20
+        if plan.residual.projection is None and not _HAS_SEVERAL_ANSWERS.search(query):
+            check(plan, names, rows, ordered=False)
+            compared += plan.residual.duckdb_sql is not None
+    assert compared > 50

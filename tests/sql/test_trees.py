@@ -107,9 +107,7 @@ def test_queries_that_read_each_other_twice_have_a_tree_that_can_be_read() -> No
 
 def test_leaves_are_all_that_a_query_reads() -> None:
     for block in _BLOCKS:
-        query = block.splitlines()[0]
-        plan = bind(query, Catalog())
-        read = {leaf.relation for leaf in walk(tree_of(plan, Catalog())) if isinstance(leaf, StreamScan)}
-        assert read <= {scan.relation for scan in plan.scans}
-        tables = {leaf.table for leaf in walk(tree_of(plan, Catalog())) if isinstance(leaf, TableScan)}
-        assert tables == {table.table for table in plan.tables}
+        plan = bind(block.splitlines()[0], Catalog())
+        below = list(walk(tree_of(plan, Catalog())))
+        assert {leaf.relation for leaf in below if isinstance(leaf, StreamScan)} == {s.relation for s in plan.scans}
+        assert {leaf.table for leaf in below if isinstance(leaf, TableScan)} == {t.table for t in plan.tables}

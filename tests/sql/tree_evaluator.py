@@ -35,20 +35,13 @@ from ladle.plan.nodes import (
     TopK,
     Union,
 )
-from ladle.plan.scalars import SortKey
+from ladle.plan.scalars import Scalar, SortKey
 from ladle.sql.conform import translate_query
 from ladle.sql.conformant.nodes import FUNCTION
 from ladle.sql.drafts import SelectDraft
 from ladle.sql.script import draft, only_chunk
 
-_JOINS = {
-    JoinKind.INNER: "INNER JOIN",
-    JoinKind.LEFT: "LEFT JOIN",
-    JoinKind.RIGHT: "RIGHT JOIN",
-    JoinKind.FULL: "FULL JOIN",
-    JoinKind.SEMI: "LEFT SEMI JOIN",
-    JoinKind.ANTI: "LEFT ANTI JOIN",
-}
+_TESTS = {JoinKind.SEMI: "EXISTS", JoinKind.ANTI: "NOT EXISTS"}
 _WORDS = {Union: "UNION", Intersect: "INTERSECT", Except: "EXCEPT"}
 
 
@@ -87,14 +80,14 @@ class Evaluator:
     def _direct(self, node: Node, below: pa.Table) -> pa.Table | None:
         names = [[f'"c{at}"' for at in range(below.num_columns)]]
         if isinstance(node, Project) and all(each.duckdb is not None for each in node.outputs):
-            listed = ", ".join(f'{each.duckdb_over(names)} AS "c{at}"' for at, each in enumerate(node.outputs))
+            listed = ", ".join(f'{_in_duckdb(each, names)} AS "c{at}"' for at, each in enumerate(node.outputs))
             schema = pa.schema([(f"c{at}", each.type) for at, each in enumerate(node.outputs)])
             return self._run(f'SELECT {listed} FROM "_c0"', schema, {"_c0": below})
         if isinstance(node, Filter) and all(each.duckdb is not None for each in node.conditions):
             kept = "true"
             for each in reversed(node.conditions):
                 # in order: what may raise is not looked at where those before it are not true
-                kept = f"CASE WHEN ({each.duckdb_over(names)}) THEN {kept} ELSE false END"
+                kept = f"CASE WHEN ({_in_duckdb(each, names)}) THEN {kept} ELSE false END"
             return self._run(f'SELECT * FROM "_c0" WHERE {kept}', below.schema, {"_c0": below})
         return None
 
@@ -136,11 +129,14 @@ def _(node: Join) -> str:
     terms = [each.over(names) for each in node.comparisons]
     if node.condition is not None:
         terms.append(f"({node.condition.over(names)})")
-    on = " AND ".join(terms)
+    on = " AND ".join(terms) or "true"
     outputs = names[0] + (names[1] if node.kind.keeps_right else [])
     if node.kind is JoinKind.INNER:
-        return f"SELECT {_listed(outputs)} FROM _c0 CROSS JOIN _c1" + (f" WHERE {on}" if on else "")
-    return f"SELECT {_listed(outputs)} FROM _c0 {_JOINS[node.kind]} _c1 ON {on or 'true'}"
+        return f"SELECT {_listed(outputs)} FROM _c0 CROSS JOIN _c1 WHERE {on}"
+    if node.kind in _TESTS:
+        # Not as a join: DuckDB may join on no condition that may raise.
+        return f"SELECT {_listed(outputs)} FROM _c0 WHERE {_TESTS[node.kind]} (SELECT 1 AS one FROM _c1 WHERE {on})"
+    return f"SELECT {_listed(outputs)} FROM _c0 {node.kind.value} JOIN _c1 ON {on}"
 
 
 @text_of.register
@@ -183,6 +179,11 @@ def _order(node: Node, keys: Sequence[SortKey]) -> str:
 
 def _limit(node: TopK | Limit) -> str:
     return ("" if node.limit is None else f" LIMIT {node.limit}") + (f" OFFSET {node.offset}" if node.offset else "")
+
+
+def _in_duckdb(scalar: Scalar, names: Sequence[Sequence[str]]) -> str:
+    assert scalar.duckdb is not None
+    return scalar.duckdb.format(*(names[child][at] for child, at in scalar.columns))
 
 
 def _names(node: Node) -> list[list[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -251,7 +251,7 @@ class Fragment(Node):
     duckdb: str | None
     why: str
     """What no rule understands, for people."""
-    uses_now: bool = field(default=False)
+    uses_now: bool = False
 
     @property
     def children(self) -> tuple[Node, ...]:

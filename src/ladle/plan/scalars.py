@@ -33,10 +33,6 @@ class Scalar:
         """Spark's text over children whose columns have these names."""
         return self.spark.format(*(names[child][at] for child, at in self.columns))
 
-    def duckdb_over(self, names: Sequence[Sequence[str]]) -> str | None:
-        """DuckDB's text over children whose columns have these names."""
-        return None if self.duckdb is None else self.duckdb.format(*(names[child][at] for child, at in self.columns))
-
     @property
     def column(self) -> ColumnRef | None:
         """The column that it is, if it is nothing else."""

@@ -11,7 +11,7 @@ from ladle.errors import LadleError
 from ladle.plan.nodes import Fragment, Node, OutputColumn
 from ladle.sql.conform import NotConformant, translate_query
 from ladle.sql.dialect import DIALECT
-from ladle.sql.peel.rows import Around, Label, Rows, is_rows, kind_of, outputs_of, sources
+from ladle.sql.peel.rows import Around, Qualified, Rows, is_rows, kind_of, outputs_of, sources
 from ladle.sql.resolve import NOW
 from ladle.sql.trees import copied
 
@@ -30,9 +30,9 @@ def fragment(query: exp.Expression, around: Around, why: str) -> Rows:
     return outputs_of(node) if labels is None else Rows(node, labels)
 
 
-def _spell_out(tree: exp.Select, around: Around) -> tuple[Label, ...]:
+def _spell_out(tree: exp.Select, around: Around) -> tuple[Qualified, ...]:
     """The star of a block that is left as rows, as the columns of what it reads; how the text around names these."""
-    listed: list[Label] = []
+    listed: list[Qualified] = []
     for source in sources(tree):
         if isinstance(source.parent, exp.Join) and kind_of(source.parent).endswith(("SEMI", "ANTI")):
             continue

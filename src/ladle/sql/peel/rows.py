@@ -22,7 +22,8 @@ class NotUnderstood(Exception):
         self.why = why
 
 
-Label = tuple[str, str]
+Qualified = tuple[str, str]
+"""(alias, column)."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Rows:
     """A node, and how the text around it names its columns: by (alias, column), in lower case."""
 
     node: Node
-    labels: tuple[Label, ...]
+    labels: tuple[Qualified, ...]
 
     @cached_property
-    def _positions(self) -> dict[Label, int]:
+    def _positions(self) -> dict[Qualified, int]:
         return {label: at for at, label in enumerate(self.labels)}
 
     @cached_property
