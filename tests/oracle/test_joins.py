@@ -106,10 +106,6 @@ class JoinMachine(RuleBasedStateMachine):
         self.it.push(seed, count)
 
     @rule(seed=SEEDS)
-    def heartbeat(self, seed: int) -> None:
-        self.it.heartbeat(seed)
-
-    @rule(seed=SEEDS)
     def change_table(self, seed: int) -> None:
         self.it.change_table(seed)
 

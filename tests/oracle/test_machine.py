@@ -138,10 +138,7 @@ class WarehouseMachine(RuleBasedStateMachine):
     @rule(half_minutes=st.one_of(st.integers(1, 20), st.integers(1, 3000)))
     def advance(self, half_minutes: int) -> None:
         self.it.advance(half_minutes)
-
-    @rule(seed=SEEDS)
-    def heartbeat(self, seed: int) -> None:
-        self.it.heartbeat(seed)
+        self.it.heartbeat(half_minutes)
 
     @rule(seed=SEEDS)
     def restart(self, seed: int) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from tests.waiting import wait_until
@@ -76,6 +77,33 @@ def test_a_batch_that_comes_again_is_skipped(tmp_path: Path, spark: SparkSession
         db.attach("s", json_source(spark, inputs), source="files", available_now=True)
         assert sorted(numbers(db, "s")) == list(range(100))
         assert db.sql("SELECT * FROM s").epoch == before
+
+
+def test_late_rows_of_a_source_are_quarantined(db: ladle.Database, tmp_path: Path, spark: SparkSession) -> None:
+    """By the clock at the commit before, also when a heartbeat comes while Spark looks at the batch."""
+    inputs, wanted = tmp_path / "in", "n INT, at TIMESTAMP"
+    inputs.mkdir()
+    for name, seconds in enumerate(((5, 30), (20, 21), (31, 36))):
+        rows = [json.dumps({"n": n, "at": f"2024-01-01T10:00:{n:02}Z"}) for n in seconds]
+        (inputs / f"{name}.json").write_text("\n".join(rows))
+        os.utime(inputs / f"{name}.json", (name, name))
+    db.sql(f"CREATE STREAM s ({wanted}) TIMESTAMP BY at LATENESS INTERVAL 10 SECONDS")
+    run_batch, beats = db._pipeline.run_batch, [None, None, "2024-01-01 10:00:45", None]
+
+    def overtaken(task: Any, batch: Any) -> Any:
+        manifests = run_batch(task, batch)
+        if (at := beats.pop(0)) is not None:
+            db.heartbeat("s", at)
+        return manifests
+
+    files = spark.readStream.schema(wanted).option("maxFilesPerTrigger", 1).json(str(inputs))
+    with patch.object(db._pipeline, "run_batch", overtaken):
+        db.attach("s", files, source="files", available_now=True)
+    assert (numbers(db, "s"), beats) == ([5, 30, 21, 36], [])
+    reasons = [str(row["reason"]) for row in db.sql("SELECT reason FROM s.quarantine").to_pylist()]
+    assert reasons == [
+        f"at: not after 2024-01-01 10:00:{late}+00:00 (the stream's clock less LATENESS)" for late in (20, 35)
+    ]
 
 
 def test_several_streams_and_sources_at_once(db: ladle.Database, tmp_path: Path, spark: SparkSession) -> None:

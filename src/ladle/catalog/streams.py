@@ -163,8 +163,15 @@ class StreamState:
 
     def mark_as_of(self, epoch: int) -> Mark | None:
         """The last mark up to an epoch."""
-        at = bisect_right(self.marks, epoch, key=lambda mark: mark.epoch)
+        at = self._marks_until(epoch)
         return self.marks[at - 1] if at else None
+
+    def marks_after(self, epoch: int) -> tuple[Mark, ...]:
+        return self.marks[self._marks_until(epoch) :]
+
+    def _marks_until(self, epoch: int) -> int:
+        """How many marks there are up to an epoch."""
+        return bisect_right(self.marks, epoch, key=lambda mark: mark.epoch)
 
     @property
     def retained_rows(self) -> int:
@@ -266,12 +273,11 @@ class StreamState:
     def _without(self, lost: Sequence[DataFile]) -> StreamState:
         latest_us = max(file.ts_max_us for file in lost)
         forgotten = max(self.forgotten, *(file.epoch_last for file in lost))
-        first = self.mark_as_of(forgotten)
         return replace(
             self,
             forgotten=forgotten,
             # Nobody asks for clocks before that.
-            marks=self.marks if first is None else self.marks[self.marks.index(first) :],
+            marks=self.marks[max(self._marks_until(forgotten) - 1, 0) :],
             lost_us=latest_us if self.lost_us is None else max(self.lost_us, latest_us),
         )
 

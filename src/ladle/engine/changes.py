@@ -282,7 +282,7 @@ def _woven(
     found: Mapping[int, tuple[int, int, int]], stream: StreamState, since: int, row: int, clock: ClockAt | None
 ) -> list[_Arrivals]:
     """The epochs of a stream that brought tuples, and those that made a mark, in order."""
-    marks = {mark.epoch: mark for mark in stream.marks if mark.epoch > since}
+    marks = {mark.epoch: mark for mark in stream.marks_after(since)}
     arrivals = []
     for epoch in sorted({*found, *marks}):
         first, last, latest_us = found.get(epoch, (row, row, None))

@@ -112,6 +112,8 @@ class JoinDriver:
         spec = rng.choice(self.streams)
         self.clock.advance(rng.randint(0, 5) * SECOND_US)
         self.push_rows(spec.name, random_join_rows(rng, spec, self.clock.now_us(), count))
+        if rng.random() < 0.3:
+            self.heartbeat(rng.randrange(1_000))
 
     def push_rows(self, name: str, rows: list[PushedRow]) -> None:
         self.db.push(name, [row.values for row in rows], wait=True)
