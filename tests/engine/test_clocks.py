@@ -20,7 +20,8 @@ from tests.engine.conftest import QUIET, Open
 from tests.engine.rows import START, at, values
 from tests.engine.test_now import History
 
-from ladle.catalog import streams as catalog_streams
+from ladle.catalog import Mark
+from ladle.catalog import marks as catalog_marks
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
 from ladle.errors import Gone, LadleError, TypeMismatch, UnknownName, Unsupported
@@ -230,15 +231,34 @@ def test_marks_are_bounded(db: Database) -> None:
     create(db, "s")
     query = db.register("SELECT n FROM s BEGIN NOW - INTERVAL 20 SECONDS END NOW - INTERVAL 3 SECONDS", name="q")
     push(db, "s", 0)
-    with patch.object(catalog_streams, "MARKS_MAX", 3):
-        for second in range(1, 6):
+    with patch.multiple(catalog_marks, MARKS_MAX=4, _CHUNK=2):
+        for second in range(1, 8):
             db.heartbeat("s", at(second))
-    assert [mark.epoch for mark in db.catalog.streams["s"].marks] == [4, 5, 6]
+    assert [mark.epoch for mark in db.catalog.streams["s"].marks] == [6, 7, 8]
     with pytest.raises(Gone, match="not known any more") as gone:
-        query.subscribe(since=3).next(0.0)
+        query.subscribe(since=5).next(0.0)
     assert gone.value.hint is not None
-    assert "since=4" in gone.value.hint
-    assert query.subscribe(since=4).next(0.0) is None
+    assert "since=6" in gone.value.hint
+    assert query.subscribe(since=6).next(0.0) is None
+
+
+@given(st.lists(st.integers(1, 3), max_size=40), st.integers(0, 130))
+def test_marks_are_a_list(steps: list[int], epoch: int) -> None:
+    plain: list[Mark] = []
+    with patch.multiple(catalog_marks, _CHUNK=4):
+        marks = catalog_marks.Marks()
+        for number, step in enumerate(steps):
+            plain.append(Mark((plain[-1].epoch if plain else 0) + step, number, idle=step == 3))
+            marks = marks.followed_by(plain[-1])
+            assert marks.newest == plain[-1]
+        for each in (marks, catalog_marks.Marks.from_json(marks.to_json())):
+            before = [mark for mark in plain if mark.epoch <= epoch]
+            assert list(each) == plain
+            assert each.as_of(epoch) == (before[-1] if before else None)
+            assert list(each.after(epoch)) == plain[len(before) :]
+            left = each.needed_from(epoch)
+            assert (left.as_of(epoch), list(left.after(epoch))) == (each.as_of(epoch), list(each.after(epoch)))
+            assert len(list(left)) <= len(plain) - len(before) + 4
 
 
 # -- idleness --
@@ -407,8 +427,7 @@ def test_answers_and_changes(
             clock.advance(IDLE_SECONDS * SECOND_US // 2)
             db.maintain()
             for name in "abc":
-                marks = db.catalog.streams[name].marks
-                if marks and marks[-1].idle and marks[-1].epoch >= epoch:
+                if db.catalog.streams[name].idle_since >= epoch:
                     model.history.idle(name)
         if chance == 0:
             db.close()

@@ -103,7 +103,7 @@ def stepped(rng: random.Random, catalog: Catalog, history: History, name: str) -
     return grown(catalog, name, *times)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 40), st.sampled_from((1, 64)))
 def test_the_catalog_knows_now_of_every_set_of_streams(
     rng: random.Random, count: int, steps: int, remembered: int
@@ -131,7 +131,7 @@ def test_the_catalog_knows_now_of_every_set_of_streams(
                 assert catalog.now_us(chosen, WALL_US) == history.now(chosen), chosen
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.randoms(use_true_random=False), st.integers(1, 40), st.sampled_from((2, 64)))
 def test_now_as_of_every_epoch(rng: random.Random, steps: int, remembered: int) -> None:
     """For as long as a stream says that it is known."""

@@ -31,12 +31,13 @@ from ladle.catalog.entries import (
     set_table,
     unregister,
 )
+from ladle.catalog.marks import Mark
 from ladle.catalog.now import may_become_idle, now_of_clocks
 from ladle.catalog.queries import Factors, QueryState
 from ladle.catalog.snapshot import Catalog, Seen
 from ladle.catalog.sources import SourceState, source_of_key
 from ladle.catalog.standing import Kept, Page, Pages, Queries, View
-from ladle.catalog.streams import QUARANTINE, ClockAt, Mark, Segments, StreamState
+from ladle.catalog.streams import QUARANTINE, ClockAt, Segments, StreamState
 from ladle.catalog.tables import TableState
 
 INBOX = "inbox"

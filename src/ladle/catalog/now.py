@@ -28,6 +28,8 @@ COUNTING_MAX = 32
 def now_of_clocks(streams: Iterable[Clocked], epoch: int) -> int | None:
     """NOW, as of an epoch, by the streams that have a time of their own; None while none of them was ever active."""
     known = [(stream, clock) for stream, clock in streams if clock is not None and stream.event_time]
+    if len(known) == 1:
+        return known[0][1].clock_us
     clocks = {stream.id: clock for stream, clock in known}
     lowest = [_lowest(clocks, clocks)]
     for stream, _ in known:

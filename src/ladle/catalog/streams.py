@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.segments import DataFile
+from ladle.catalog.marks import Mark, Marks
 from ladle.schema import Column, StreamSchema
 
 QUARANTINE = StreamSchema(
@@ -30,9 +30,6 @@ KEYS_MAX = 4_096
 
 MAX_AHEAD_US = 3_600_000_000
 """How far ahead of the wall clock a time may be, where the stream does not say."""
-
-MARKS_MAX = 65_536
-"""Marks that are remembered for each stream: 18 hours of one heartbeat a second."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -73,16 +70,6 @@ class ClockAt(NamedTuple):
     clock_us: int
     idle_since: int
     """The epoch in which it became idle; 0: it is active."""
-
-
-class Mark(NamedTuple):
-    """An epoch without which a stream's clock, or whether it is idle, does not follow from its tuples: a heartbeat, an
-    entry that made it idle, or the tuples that made it active again.
-    """
-
-    epoch: int
-    clock_us: int
-    idle: bool
 
 
 @dataclass(frozen=True)
@@ -138,8 +125,7 @@ class StreamState:
     """Without tuple or heartbeat for so long it becomes idle."""
     touched_us: int | None = None
     """When its last tuple or heartbeat came, by the wall clock."""
-    marks: tuple[Mark, ...] = ()
-    """The last ones, oldest first."""
+    marks: Marks = field(default_factory=Marks)
     clocks_from: int = 0
     """Its clock as of epochs before this one is not known any more: their marks were let go."""
     activations: tuple[Activation, ...] = ()
@@ -159,19 +145,8 @@ class StreamState:
     @property
     def idle_since(self) -> int:
         """The epoch in which it became idle; 0: it is not idle."""
-        return self.marks[-1].epoch if self.marks and self.marks[-1].idle else 0
-
-    def mark_as_of(self, epoch: int) -> Mark | None:
-        """The last mark up to an epoch."""
-        at = self._marks_until(epoch)
-        return self.marks[at - 1] if at else None
-
-    def marks_after(self, epoch: int) -> tuple[Mark, ...]:
-        return self.marks[self._marks_until(epoch) :]
-
-    def _marks_until(self, epoch: int) -> int:
-        """How many marks there are up to an epoch."""
-        return bisect_right(self.marks, epoch, key=lambda mark: mark.epoch)
+        newest = self.marks.newest
+        return newest.epoch if newest is not None and newest.idle else 0
 
     @property
     def retained_rows(self) -> int:
@@ -238,11 +213,9 @@ class StreamState:
         return self._marked(Mark(epoch, self.clock_us, idle=True))
 
     def _marked(self, mark: Mark) -> StreamState:
-        marks = (*self.marks, mark)
-        if len(marks) <= MARKS_MAX:
-            return replace(self, marks=marks)
-        kept = marks[-MARKS_MAX:]
-        return replace(self, marks=kept, clocks_from=kept[0].epoch)
+        marks = self.marks.followed_by(mark)
+        dropped = bool(self.marks.chunks) and marks.chunks[0][0] != self.marks.chunks[0][0]
+        return replace(self, marks=marks, clocks_from=marks.chunks[0][0].epoch if dropped else self.clocks_from)
 
     def without_clocks(self, dropped: Container[int]) -> StreamState:
         """Its activations remember nothing of streams that are dropped."""
@@ -277,7 +250,7 @@ class StreamState:
             self,
             forgotten=forgotten,
             # Nobody asks for clocks before that.
-            marks=self.marks[max(self._marks_until(forgotten) - 1, 0) :],
+            marks=self.marks.needed_from(forgotten),
             lost_us=latest_us if self.lost_us is None else max(self.lost_us, latest_us),
         )
 
@@ -300,7 +273,7 @@ class StreamState:
             "lateness_us": self.lateness_us,
             "idle_after_us": self.idle_after_us,
             "touched_us": self.touched_us,
-            "marks": [[mark.epoch, mark.clock_us, int(mark.idle)] for mark in self.marks],
+            "marks": self.marks.to_json(),
             "clocks_from": self.clocks_from,
             "activations": [activation.to_json() for activation in self.activations],
             "now_from": self.now_from,
@@ -315,7 +288,7 @@ class StreamState:
             | {
                 "segments": Segments.of(files),
                 "quarantine": None if quarantine is None else StreamState.from_json(quarantine),
-                "marks": tuple(Mark(epoch, us, bool(idle)) for epoch, us, idle in value.get("marks", ())),
+                "marks": Marks.from_json(value.get("marks", ())),
                 "activations": tuple(map(Activation.from_json, value.get("activations", ()))),
                 "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
             }

@@ -213,7 +213,7 @@ class Changes:
                     rows_before = row + rows
                     times.append(latest_us)
                 row += rows
-        mark = stream.mark_as_of(since)
+        mark = stream.marks.as_of(since)
         begin = _clock_after(None, max((us for us in times if us is not None), default=None), mark)
         return _Timeline(stream, rows_before, begin, _woven(found, stream, since, rows_before, begin))
 
@@ -282,7 +282,7 @@ def _woven(
     found: Mapping[int, tuple[int, int, int]], stream: StreamState, since: int, row: int, clock: ClockAt | None
 ) -> list[_Arrivals]:
     """The epochs of a stream that brought tuples, and those that made a mark, in order."""
-    marks = {mark.epoch: mark for mark in stream.marks_after(since)}
+    marks = {mark.epoch: mark for mark in stream.marks.after(since)}
     arrivals = []
     for epoch in sorted({*found, *marks}):
         first, last, latest_us = found.get(epoch, (row, row, None))
