@@ -103,6 +103,11 @@ def stepped(rng: random.Random, catalog: Catalog, history: History, name: str) -
     return grown(catalog, name, *times)
 
 
+def remembered_ids(catalog: Catalog) -> set[int]:
+    """Of whom activations know clocks."""
+    return {other for stream in catalog.all_streams() for each in stream.activations for other in each.before}
+
+
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 40), st.sampled_from((1, 64)))
 def test_the_catalog_knows_now_of_every_set_of_streams(
@@ -125,6 +130,7 @@ def test_the_catalog_knows_now_of_every_set_of_streams(
                 case 1:
                     catalog = created(catalog.apply(catalog.seq + 1, entries.drop_stream(name)), name)
                     history.forget(name, f"{name}.quarantine")
+                    assert remembered_ids(catalog) <= {stream.id for stream in catalog.all_streams()}
                 case _:
                     catalog = stepped(rng, catalog, history, name)
             for chosen in [*subsets, *(rng.sample(known, rng.randint(1, min(4, len(known)))) for _ in range(4))]:

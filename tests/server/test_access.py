@@ -171,6 +171,9 @@ def test_roles(people: dict[str, httpx.Client]) -> None:
     carol, alice, root = (people[name] for name in ("carol", "alice", "root"))
     assert carol.post("/v1/sql", json={"sql": "SELECT * FROM ticks"}).status_code == 200
     assert code_of(carol.post("/v1/streams/ticks/rows", content=ROWS, headers=NDJSON)) == (403, "denied")
+    beat = {"at": "2026-01-01T00:00:00Z"}
+    assert code_of(carol.post("/v1/streams/ticks/heartbeat", json=beat)) == (403, "denied")
+    assert alice.post("/v1/streams/ticks/heartbeat", json=beat).status_code == 200
     assert code_of(carol.post("/v1/queries", json={"name": "q", "sql": "SELECT 1 AS x"})) == (403, "denied")
     for text in ("CREATE QUERY q AS SELECT 1 AS x", "INSERT INTO ticks VALUES (1, TIMESTAMP '2026-01-01 00:00:00')"):
         assert code_of(carol.post("/v1/sql", json={"sql": text})) == (403, "denied"), text
@@ -180,6 +183,8 @@ def test_roles(people: dict[str, httpx.Client]) -> None:
         "DROP STREAM ticks",
         "ALTER STREAM ticks ADD COLUMN x INT",
         "ALTER STREAM ticks SET RETAIN FOREVER",
+        "ALTER STREAM ticks SET LATENESS UNBOUNDED",
+        "ALTER STREAM ticks SET IDLE NEVER",
         "CREATE TABLE t (n INT)",
         "CREATE FUNCTION f(n INT) RETURNS INT LANGUAGE PYTHON AS $$ n $$",
         "CREATE TOKEN eve ROLE admin",

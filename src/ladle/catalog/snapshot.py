@@ -302,12 +302,9 @@ def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["stream"].lower()
     ids = {each.id for each in (catalog.streams[gone], catalog.streams[gone].quarantine) if each is not None}
-    left = {name: s.without_clocks(ids) for name, s in catalog.streams.items() if name != gone}
     return replace(
         catalog,
-        streams={
-            name: replace(s, quarantine=s.quarantine and s.quarantine.without_clocks(ids)) for name, s in left.items()
-        },
+        streams={name: s.without_clocks(ids) for name, s in catalog.streams.items() if name != gone},
         sources={name: s for name, s in catalog.sources.items() if s.stream.lower() != gone},
     )
 

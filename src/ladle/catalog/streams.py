@@ -218,14 +218,17 @@ class StreamState:
         return replace(self, marks=marks, clocks_from=marks.chunks[0][0].epoch if dropped else self.clocks_from)
 
     def without_clocks(self, dropped: Container[int]) -> StreamState:
-        """Its activations remember nothing of streams that are dropped."""
-        if not any(stream in dropped for each in self.activations for stream in each.before):
+        """Its activations, and its quarantine's, remember nothing of streams that are dropped."""
+        quarantine = self.quarantine and self.quarantine.without_clocks(dropped)
+        if quarantine is self.quarantine and not any(
+            stream in dropped for each in self.activations for stream in each.before
+        ):
             return self
-        left = (
+        activations = tuple(
             replace(each, before={stream: clock for stream, clock in each.before.items() if stream not in dropped})
             for each in self.activations
         )
-        return replace(self, activations=tuple(left))
+        return replace(self, activations=activations, quarantine=quarantine)
 
     def with_keys(self, keys: Iterable[str], epoch: int) -> StreamState:
         """Pushes with these keys were taken in."""

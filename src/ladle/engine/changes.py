@@ -202,8 +202,8 @@ class Changes:
         row = rows_before = int(segments.rows[before].sum())
         # What retention let go of came before `since`, or that would be refused.
         times = [stream.lost_us, int(segments.ts_max_us[before].max()) if before.any() else None]
+        # By epoch: the range of its tuples, and the latest of their times.
         found: dict[int, tuple[int, int, int]] = {}
-        """By epoch: the range of its tuples, and the latest of their times."""
         for number, file in enumerate(stream.files[first_file:], first_file):
             for epoch, rows, latest_us in self._spans(stream, reader, number, file):
                 if epoch > since:
