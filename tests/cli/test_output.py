@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from ladle.answer import Answer
 from ladle.cli.output import write_answer
 from ladle.cli.watch import status_text
-from ladle.status import SourceStatus, Status
+from ladle.status import SourceStatus, Status, StreamStatus
 
 
 def written(table: pa.Table, form: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -72,3 +73,20 @@ def test_the_error_of_a_source_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -
     assert " ".join(line.strip() for line in said) == "source f of s: " + error.replace("\x1b", "\\x1b")
     assert all(len(line) <= 60 for line in said if "xxx" not in line)
     assert said[1].startswith("  ")
+
+
+def test_streams_fit_a_terminal_and_tell_of_lateness_where_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    plain = StreamStatus("trades", 2, 2, 1, 0.0, datetime(2026, 1, 30, 14, 30, tzinfo=UTC), 0, 0, 1, 1_000)
+    late = replace(plain, name="late", lateness_seconds=5.0)
+    idle = replace(plain, name="silent", idle=True)
+
+    def header(*streams: StreamStatus) -> list[str]:
+        text = status_text(Status("w", 1, False, "running", streams=streams))
+        return [title.strip() for title in text.splitlines()[2].split("│")]
+
+    usual = ["stream", "rows", "retained", "rows/s", "epochs", "clock", "pending", "quarantined", "files", "MB"]
+    assert header(plain) == usual, "nothing is cut"
+    monkeypatch.setenv("COLUMNS", "120")
+    assert {"lateness"} == set(header(plain, late)) - set(usual)
+    assert {"idle"} == set(header(plain, idle)) - set(usual)

@@ -15,7 +15,7 @@ from ladle.cli.terminal import Commands, command, patience
 from ladle.clock import interval_text
 
 if TYPE_CHECKING:
-    from ladle.status import Status
+    from ladle.status import Status, StreamStatus
 
 _WATCH_SECONDS = 1.0
 
@@ -71,7 +71,9 @@ def _watch(args: argparse.Namespace) -> int:
 
 
 def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
-    """The status as a few tables; those with nothing to show are left out, and without streams how to `create` one."""
+    """The status as a few tables; tables and columns with nothing to show are left out. Without streams it says how to
+    `create` one.
+    """
     access = ", read only" if status.read_only else ""
     parts = [f"{status.path}: epoch {status.epoch:,}, Spark {status.spark}{access}"]
     streams: list[dict[str, Any]] = [
@@ -82,8 +84,8 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
             "rows/s": round(stream.rows_per_second),
             "epochs": stream.epochs,
             "clock": None if stream.clock is None else stream.clock.replace(microsecond=0, tzinfo=None),
-            "lateness": interval_text(round((stream.lateness_seconds or 0) * 1e6)) if stream.lateness_seconds else "",
-            "idle": "idle" if stream.idle else "",
+            **({"lateness": _lateness(stream)} if any(each.lateness_seconds for each in status.streams) else {}),
+            **({"idle": "idle" if stream.idle else ""} if any(each.idle for each in status.streams) else {}),
             "pending": stream.pending,
             "quarantined": stream.quarantined,
             "files": stream.files,
@@ -123,6 +125,10 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
     if not status.streams:
         parts.append(f"There are no streams yet. Create one: {create}")
     return "\n\n".join(parts)
+
+
+def _lateness(stream: StreamStatus) -> str:
+    return "" if stream.lateness_seconds is None else interval_text(round(stream.lateness_seconds * 1e6))
 
 
 def _wrapped(text: str) -> str:
