@@ -35,7 +35,7 @@ def test_it_shows_streams_and_answers_and_ends_by_itself(tmp_path: Path) -> None
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     progress = re.findall(r"^\[ *(\d+) s\] epoch ([\d,]+): .*$", out, re.M)
-    # The clock stands at nought until there are rows, and then runs for all the seconds.
+    # The clock stands at nought until there are rows of each stream, and then runs for all the seconds.
     assert progress[0][0] == "0"
     assert progress[0][1] != "0"
     assert int(progress[-1][0]) >= 10

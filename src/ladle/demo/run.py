@@ -208,17 +208,19 @@ class Demo:
             asker.stop()
 
     def _await_rows(self, db: Any, asker: Asker, pump: Pump, show: Callable[[], None]) -> float:
-        """Wait until rows are there to show; the time of the demo runs from then on, and this is when."""
+        """Wait until there are rows of every stream; the time of the demo runs from then on, and this is when."""
         waiting_since = time.monotonic()
         while True:
             self._look(db, asker, pump)
             show()
-            if self._picture.has_rows:
+            lacking = [line.name for line in self._picture.streams.values() if not line.rows]
+            if not lacking:
                 return time.monotonic()
             if time.monotonic() - waiting_since > _FIRST_ROWS_SECONDS_MAX:
                 why = [line.error for line in self._picture.streams.values() if line.error]
                 raise PipelineError(
-                    f"No rows came in {_FIRST_ROWS_SECONDS_MAX:.0f} seconds. {why[0] if why else ''}".rstrip(),
+                    f"No rows of {', '.join(lacking)} came in {_FIRST_ROWS_SECONDS_MAX:.0f} seconds. "
+                    f"{why[0] if why else ''}".rstrip(),
                     hint="is the machine busy, or its disk full?",
                 )
             time.sleep(_VIEW_SECONDS)
