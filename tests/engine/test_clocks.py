@@ -21,9 +21,10 @@ from tests.engine.conftest import QUIET, Open
 from tests.engine.rows import START, at, values
 from tests.engine.test_now import History
 
+from ladle.catalog import now as catalog_now
 from ladle.clock import ManualClock, to_us
 from ladle.engine import Database
-from ladle.errors import LadleError, TypeMismatch, UnknownName, Unsupported
+from ladle.errors import Gone, LadleError, TypeMismatch, UnknownName, Unsupported
 from ladle.schema import TIMESTAMP, Column, StreamSchema
 from ladle.stem.epoch import EpochTask, Manifest
 from ladle.testing import connect_inline
@@ -427,3 +428,28 @@ def test_answers_and_changes(
         assert {each.epoch: Counter(values(each)) for each in told} == expected
         assert all(to_us(each.now) == model.history.now(wanted, each.epoch) for each in told)
     db.close()
+
+
+def test_a_now_that_is_not_known_any_more_is_gone(db: Database, clock: ManualClock) -> None:
+    """A stream remembers so many activations; what a subscriber missed before them is refused, and not guessed."""
+    for name in "ab":
+        create(db, name, f"IDLE AFTER INTERVAL {IDLE_SECONDS} SECONDS")
+    both = " UNION ALL ".join(f"SELECT n FROM {name} [RANGE 3 SECONDS]" for name in "ab")
+    query, alone = db.register(both, name="q"), db.register("SELECT n FROM b [RANGE 3 SECONDS]", name="alone")
+    with patch.object(catalog_now, "ACTIVATIONS_MAX", 1):
+        for second in (10, 20, 30):
+            push(db, "a", second)
+            push(db, "b", second - 5)
+            clock.advance(IDLE_SECONDS * SECOND_US)
+            db.maintain()
+    first = db.catalog.streams["b"].now_from
+    assert first > 0
+    newest = push(db, "a", 40)
+    with pytest.raises(Gone, match="'b' was idle so often") as gone:
+        query.subscribe(since=first - 1).next(0.0)
+    assert gone.value.hint is not None
+    assert f"since={first}" in gone.value.hint
+    change = query.subscribe(since=first).next(0.0)
+    assert change is not None
+    assert (change.epoch, values(change)) == (newest, [40])
+    assert alone.subscribe(since=0).next(0.0) is not None

@@ -102,8 +102,8 @@ class Catalog:
                 yield stream.quarantine
 
     def now_us(self, streams: Iterable[str], wall_us: int) -> int | None:
-        """NOW of a query over these streams; None while it is undefined: none of those with a time of their own is
-        ever was active.
+        """NOW of a query over these streams; None while it is undefined: none of those with a time of their own
+        was ever active.
 
         Where all are stamped on arrival it is the wall clock, or the last stamp if the wall clock was set back.
         """

@@ -4,9 +4,8 @@ Nothing is kept for a subscriber: it says up to which epoch it knows, and the ro
 of any answer, from a snapshot, in its own thread. So a slow one slows nobody, and one that was away, or whose engine
 was, goes on where it stopped. The timeline (`catalog/timeline.py`) says how many tuples a stream had after each entry,
 its clock, and at which version a table was; so the answer *as of* an entry is that over the tuples with ids below that
-number, and over the rows of that version. Where rows are picked
-from one stream, what an epoch adds is read from its own tuples; of any other query it is what the answer as of its
-entry has and the one before has not.
+number, and over the rows of that version. Where rows are picked from one stream, what an epoch adds is read from its
+own tuples; of any other query it is what the answer as of its entry has and the one before has not.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class _Past:
                 raise _gone(f"of stream '{stream.name}' are beyond what positions are promised for", first)
             if since < stream.now_from and len(self.streams) > 1:
                 first = max(first, *(each.now_from for each in self.streams.values()))
-                raise _gone(f"of stream '{stream.name}' are too many idle times ago for NOW to be known", first)
+                raise _gone(f"have a NOW that is not known any more: '{stream.name}' was idle so often since", first)
         for table in self._tables.values():
             if since < table.timeline.base.epoch:
                 raise _gone(f"need versions of table '{table.name}' that are no longer kept", first)
