@@ -1,9 +1,10 @@
 # Every target sets up first what it needs: `make demo` on a fresh machine is enough.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test broker browser onspark soak bench lint format clean
+.PHONY: help setup demo serve test broker browser onspark soak bench docs wheel lint format clean
 
 ready := .venv/.ready
 classes := .venv/.classes
+site := .venv/.docs
 python := .venv/bin/python
 # Spark takes JAVA_HOME before PATH; this is the Java that setup saw, wherever it is.
 with_java := JAVA_HOME=$$(scripts/find-java) && export JAVA_HOME &&
@@ -29,7 +30,8 @@ serve: $(ready) ## a server over HTTP, with a console (WAREHOUSE=dir, SERVE_ARGS
 	@$(with_java) .venv/bin/ladle serve $(if $(WAREHOUSE),-w '$(WAREHOUSE)') $(SERVE_ARGS)
 
 # Two processes side by side, each with whole files; the longest files first (tests/conftest.py), in random order otherwise.
-side_by_side := -n 2 --dist loadfile --no-loadscope-reorder
+# A process that dies ends the run: xdist starts another in its place, but then may wait for it for ever.
+side_by_side := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # A test's JVM lives for seconds: it compiles quickly and once, and has no threads of its own that collect garbage.
 with_quick_java := $(with_java) SPARK_SUBMIT_OPTS='-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
@@ -61,8 +63,20 @@ onspark: $(ready) $(classes) ## the tests that compute answers, again, with ever
 soak: $(ready) $(classes) ## the long runs (SOAK_SECONDS=n)
 	@$(with_java) $(python) -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
 
-bench: $(ready) $(classes) ## a benchmark (BENCH_ARGS='epoch'); without arguments, their list
-	@$(with_java) .venv/bin/ladle bench $(BENCH_ARGS)
+bench: $(ready) $(classes) ## a benchmark (BENCH_ARGS='epoch --quick'); without arguments, their list
+	@$(with_java) $(python) -m benchmarks $(BENCH_ARGS)
+
+$(site): $(ready) requirements-docs.lock
+	@echo 'setup: installing what builds the documentation'
+	@$(python) -m pip install --quiet --require-hashes --only-binary=:all: -r requirements-docs.lock
+	@touch $@
+
+docs: $(site) ## the documentation site, in build/site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --quiet --strict
+	@echo "read it at file://$(CURDIR)/build/site/index.html"
+
+wheel: $(ready) ## the wheel, in dist/; installed into an empty environment, where it runs README's ten lines
+	@$(python) scripts/check-wheel
 
 lint: $(ready) ## ruff and mypy
 	@$(python) -m ruff check

@@ -5,6 +5,7 @@ With LADLE_RESIDUAL_ROWS_MAX=1 every test that computes answers does so through 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ladle.testing.one_row import AT_ONE_ROW, Residuals, at_one_row, counted
+from ladle.testing.one_row import AT_ONE_ROW, ResidualCounts, at_one_row, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,13 +38,13 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 for jvms in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(jvms, QUICK_START)
 
-RESIDUALS = Residuals()
+RESIDUALS = ResidualCounts()
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from ladle.config import SparkStart
-    from ladle.pipeline.session import let_go, start_session
+    from ladle.pipeline.spark_session import let_go, start_session
 
     session, _ = start_session(SparkStart())
     gateway = session.sparkContext._gateway
@@ -69,6 +70,12 @@ LONGEST = (
     "tests/server/test_console.py",
     "tests/conformance/test_list.py",
     "tests/faults/test_kill.py",
+    "tests/oracle/test_joins.py",
+    "tests/sql/test_ranges.py",
+    "tests/engine/test_trouble.py",
+    "tests/oracle/test_derived.py",
+    "tests/faults/test_backup.py",
+    "tests/engine/test_as_of.py",
     "tests/spark/test_functions.py",
     "tests/oracle/test_aggregates.py",
     "tests/bench/test_quick.py",
@@ -86,14 +93,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 
+def pytest_collection_finish() -> None:
+    """What is there now stays to the end: the garbage collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """One of several processes of this run has ended: what it counted is added to what the others did."""
     if AT_ONE_ROW:
-        RESIDUALS.add(Residuals(**getattr(node, "workeroutput", {}).get("residuals", {})))
+        RESIDUALS.add(ResidualCounts(**getattr(node, "workeroutput", {}).get("residuals", {})))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    gc.unfreeze()  # extension modules complain at exit about what is never let go of
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["residuals"] = asdict(RESIDUALS)

@@ -42,6 +42,13 @@ def test_a_column_is_not_a_row() -> None:
         answer(pa.table({"n": [1]}))["n"]  # type: ignore[call-overload]
 
 
+def test_a_plan_and_a_statement_are_printed_whole() -> None:
+    statement = f"CREATE FUNCTION f AS $$\n\treturn {'x' * 300}\x1b\n$$"
+    assert str(answer(pa.table({"statement": [statement]}))).startswith(statement.replace("\x1b", "\\x1b") + "\n1 row")
+    assert str(answer(pa.table({"plan": ["y" * 300, "  z"]}))).startswith("y" * 300 + "\n  z\n2 rows")
+    assert "│" in str(answer(pa.table({"plan": ["y"], "n": [1]})))
+
+
 def test_a_notebook_shows_the_first_rows() -> None:
     shown = answer(pa.table({"symbol": [f"S{n}" for n in range(1_000)], "n": range(1_000)}))._repr_html_()
     assert shown.count("<tr>") == 51

@@ -26,7 +26,7 @@ def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ("segment_rows_max", 0, "can't be 0"),
         ("segment_rows_max", -1, "can't be -1"),
         ("invoke_seconds_max", float("nan"), "can't be nan"),
-        ("cache_bytes_max", "big", "can't be 'big'"),
+        ("derived_memory_bytes_max", "big", "can't be 'big'"),
         ("spark_master", "sprak://host:7077", "'sprak://host:7077' is not the address of a Spark master"),
         ("spark_master", "spark://host", "'spark://host' is not the address of a Spark master"),
         ("spark_master", "", "'' is not the address of a Spark master"),
@@ -40,6 +40,29 @@ def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nonsense_is_refused(name: str, value: Any, message: str) -> None:
     with pytest.raises(LadleError, match=message):
         Settings.load({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("cache_bytes_max", "derived_memory_bytes_max"),
+        ("kept_bytes_max", "derived_memory_bytes_max"),
+        ("aggregates_bytes_max", "derived_memory_bytes_max"),
+        ("results_bytes_max", "derived_disk_bytes_max"),
+    ],
+)
+def test_settings_that_were_replaced_are_refused_with_the_new_name(
+    name: str, instead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = f"There is no setting '{name}' any more.*: {instead} has taken its place"
+    with pytest.raises(LadleError, match=message):
+        Settings.load({name: 1})
+    (tmp_path / "ladle.toml").write_text(f"{name} = 1\n")
+    with pytest.raises(LadleError, match=message):
+        Settings.load(file=tmp_path / "ladle.toml")
+    monkeypatch.setenv(f"LADLE_{name.upper()}", "1")
+    with pytest.raises(LadleError, match=message):
+        Settings.load()
 
 
 def test_settings_of_spark_are_merged_name_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +91,8 @@ def test_masters_that_spark_knows(master: str) -> None:
 
 
 def test_text_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LADLE_CACHE_BYTES_MAX", "big")
-    with pytest.raises(LadleError, match="LADLE_CACHE_BYTES_MAX='big' is not a int"):
+    monkeypatch.setenv("LADLE_DERIVED_MEMORY_BYTES_MAX", "big")
+    with pytest.raises(LadleError, match="LADLE_DERIVED_MEMORY_BYTES_MAX='big' is not a int"):
         Settings.load()
 
 

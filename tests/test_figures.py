@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from ladle.bench._figures import Comparison, Figure, write
+from benchmarks._figures import Comparison, Figure, write
 
 SAMPLES = {"alone": [float(n) for n in range(1, 201)], "beside": [n + 0.5 for n in range(1, 201)]}
 

@@ -6,8 +6,8 @@ import duckdb
 import pytest
 
 from ladle.errors import PipelineError
-from ladle.evaluate import reasons as of_duckdb
-from ladle.pipeline.reasons import reason_of, said_of_query
+from ladle.evaluate import duckdb_reasons as of_duckdb
+from ladle.pipeline.spark_reasons import reason_of, said_of_query
 
 FRAME = "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:920)\n"
 CALL = "An error occurred while calling o61.collectToPython.\n: "
@@ -79,6 +79,7 @@ def test_our_own_errors_say_what_they_say() -> None:
             "error. SQLSTATE: 22003",
             "[CAST_OVERFLOW] It does not fit.",
         ),
+        ("The duration must be a literal.; line 1 pos 120", "The duration must be a literal."),
         (
             f"{CALL}java.lang.ClassCastException: class org.apache.spark.sql.A cannot be cast to class "
             f"org.apache.spark.sql.B (they are in unnamed module of loader 'app')\n{FRAME}",

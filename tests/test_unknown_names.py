@@ -16,6 +16,7 @@ def test_few_are_listed() -> None:
     error = unknown("query", "larg", ["small", "large"])
     assert str(error) == "Query 'larg' not found. Queries: large, small.\n  hint: did you mean 'large'?"
     assert unknown("stream", "x", []).message == "Stream 'x' not found. Streams: none."
+    assert unknown("stream, table or query", "x", ["y"]).message.endswith("Streams, tables, queries: y.")
 
 
 def test_of_many_the_nearest() -> None:
@@ -38,7 +39,7 @@ def test_of_very_many_one_that_begins_alike() -> None:
     ("name", "message", "hint"),
     [
         ("trade", "Near ones: trades.", "did you mean 'trades'?"),
-        ("zzz", "There are 51 streams and 1 queries.", "SHOW STREAMS and SHOW QUERIES list them"),
+        ("zzz", "There are 51 streams and 1 query.", "SHOW STREAMS and SHOW QUERIES list them"),
     ],
 )
 def test_in_from(name: str, message: str, hint: str) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
+    from ladle.backup.copying import restore
     from ladle.connection import connect, spark_format
     from ladle.engine import Database, Query
-    from ladle.engine.backup import restore
     from ladle.errors import LadleError
 
 if ".zip" in __path__[0]:
@@ -30,7 +30,7 @@ _HOMES = {
     "LadleError": "ladle.errors",
     "Query": "ladle.engine",
     "connect": "ladle.connection",
-    "restore": "ladle.engine.backup",
+    "restore": "ladle.backup.copying",
     "spark_format": "ladle.connection",
 }
 

@@ -32,10 +32,12 @@ class Role(Enum):
 
     @property
     def rank(self) -> int:
+        """Its place among the roles: a higher one may do all that a lower one may."""
         return _RANKS[self]
 
     @staticmethod
     def of(text: str) -> Role:
+        """The role of that name, or an error that lists the roles."""
         try:
             return Role(text.lower())
         except ValueError:
@@ -49,15 +51,19 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 @dataclass(frozen=True)
 class User:
+    """Who asks: a name, and the role that says what they may do."""
+
     name: str
     role: Role
     local: bool = False
     """A program on the server's own machine that has no token: what it registers has no owner."""
 
     def may(self, role: Role) -> bool:
+        """Whether somebody may do what the role may."""
         return self.role.rank >= role.rank
 
     def need(self, role: Role, what: str) -> None:
+        """Refuse whoever may not do what the role may; `what` is said in the error."""
         if not self.may(role):
             raise Denied(
                 f"'{self.name}' is a {self.role.value} and may not {what}.",
@@ -79,6 +85,7 @@ class Token:
 
     @property
     def user(self) -> User:
+        """Who comes with this token."""
         return User(self.name, self.role)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from ladle.present import html_text, table_html, table_text
+from ladle.errors import EvaluationError
+from ladle.present import html_text, table_html, table_text, whole_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,8 @@ class Answer:
     """Time the engine took."""
     message: str | None = None
     """What a statement that is not a SELECT did, or has to say beside its table."""
+    entry: int = 0
+    """The last entry of the log that is in: what VERSION AS OF reads the same answer by later."""
 
     @property
     def window(self) -> ResolvedWindow | None:
@@ -53,15 +56,16 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
+        """The names of the columns."""
         return list(self.table.column_names)
 
     def to_pandas(self) -> pd.DataFrame:
+        """All rows as a DataFrame of pandas."""
         return self.table.to_pandas()
 
     def to_pylist(self) -> list[Row]:
         """All rows, as dictionaries."""
-        rows: list[Row] = self.table.to_pylist()
-        return rows
+        return _rows(self.table)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -69,7 +73,7 @@ class Answer:
     def __iter__(self) -> Iterator[Row]:
         """The rows, as dictionaries; a few at a time are converted."""
         for batch in self.table.to_batches(max_chunksize=_ROWS_AT_A_TIME):
-            yield from batch.to_pylist()
+            yield from _rows(batch)
 
     @overload
     def __getitem__(self, at: int) -> Row: ...
@@ -80,22 +84,21 @@ class Answer:
     def __getitem__(self, at: int | slice) -> Row | list[Row]:
         """A row by its number, also from the end, or the rows of a slice."""
         if isinstance(at, slice):
-            rows: list[Row] = self.table.take(pa.array(range(len(self))[at], pa.int64())).to_pylist()
-            return rows
+            return _rows(self.table.take(pa.array(range(len(self))[at], pa.int64())))
         try:
             number = index(at)
         except TypeError:
             raise TypeError(f"rows have numbers, not {at!r}; a column is answer.table[{at!r}]") from None
         if not -len(self) <= number < len(self):
             raise IndexError(f"there is no row {number}: the answer has {self._rows()}")
-        row: Row = self.table.slice(number % len(self), 1).to_pylist()[0]
-        return row
+        return _rows(self.table.slice(number % len(self), 1))[0]
 
     def __repr__(self) -> str:
         if self.message is not None and self.table.num_columns == 0:
             return self.message
         beside = f"{self.message}\n" if self.message is not None else ""
-        return f"{table_text(self.table, footer=False)}\n{beside}{self._footer()}"
+        text = whole_text(self.table)
+        return f"{table_text(self.table, footer=False) if text is None else text}\n{beside}{self._footer()}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows as a table."""
@@ -109,3 +112,14 @@ class Answer:
 
     def _rows(self) -> str:
         return f"{len(self)} row{'' if len(self) == 1 else 's'}"
+
+
+def _rows(table: pa.Table | pa.RecordBatch) -> list[Row]:
+    try:
+        rows: list[Row] = table.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise EvaluationError(
+            f"A row has a value that Python has no form for: {error}.",
+            hint="times outside the years 1 to 9999 are in answer.table, or cast them to STRING",
+        ) from None
+    return rows

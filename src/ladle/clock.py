@@ -18,11 +18,18 @@ LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=
 
 
 class Clock(Protocol):
-    def now_us(self) -> int: ...
+    """What tells the time of arrival: the wall clock, or a clock of tests."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        ...
 
 
 class WallClock:
+    """The machine's clock."""
+
     def now_us(self) -> int:
+        """Microseconds since 1970."""
         return time.time_ns() // 1_000
 
 
@@ -35,9 +42,11 @@ class ManualClock:
         self._now_us = start if isinstance(start, int) else to_us(start)
 
     def now_us(self) -> int:
+        """Microseconds since 1970, as they were set."""
         return self._now_us
 
     def advance(self, step: timedelta | int) -> None:
+        """Let time pass: a timedelta, or microseconds."""
         self._now_us += step if isinstance(step, int) else step // timedelta(microseconds=1)
 
 
@@ -71,4 +80,5 @@ def interval_text(us: int) -> str:
 
 @lru_cache(maxsize=1_024)
 def to_datetime(us: int) -> datetime:
+    """Microseconds since 1970 as a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=us)

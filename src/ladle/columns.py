@@ -54,9 +54,31 @@ def _dtype(type_: pa.DataType) -> np.dtype[Any]:
 
 
 def from_strings(values: Sequence[str | None]) -> pa.Array:
+    """An Arrow array of strings; None is null."""
     encoded = [b"" if value is None else value.encode() for value in values]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int32)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])
     valid = np.packbits(np.array([value is not None for value in values], dtype=np.bool_), bitorder="little")
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def nested_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Nested values as texts, equal where the values are."""
+    values = column.cast(_with_numbers(column.type)).to_pylist()
+    return from_strings([None if value is None else repr(value) for value in values])
+
+
+def _with_numbers(type_: pa.DataType) -> pa.DataType:
+    """A type with numbers in the place of times: Python has none after the year 9999."""
+    if pa.types.is_timestamp(type_):
+        return pa.int64()
+    if pa.types.is_date32(type_):
+        return pa.int32()
+    if pa.types.is_map(type_):
+        return pa.map_(_with_numbers(type_.key_type), _with_numbers(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(_with_numbers(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_with_numbers(field.type)) for field in type_])
+    return type_

@@ -26,12 +26,17 @@ _CHOICES = {"eddy_policy": POLICIES, "anonymous": ANONYMOUS}
 _MAY_BE_ZERO = {
     "grace_seconds",
     "positions_seconds_max",
-    "cache_bytes_max",
-    "kept_bytes_max",
-    "aggregates_bytes_max",
+    "derived_memory_bytes_max",
     "residual_rows_max",
     "port",
 }
+_REPLACED = {
+    "cache_bytes_max": "derived_memory_bytes_max",
+    "kept_bytes_max": "derived_memory_bytes_max",
+    "aggregates_bytes_max": "derived_memory_bytes_max",
+    "results_bytes_max": "derived_disk_bytes_max",
+}
+"""Settings that there were, and what has taken their place."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +49,24 @@ class SparkStart:
 
     @property
     def local(self) -> bool:
+        """Whether Spark runs on this machine."""
         return self.master.startswith("local")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
+    """All settings with their defaults. A value that makes no sense is refused when they are loaded."""
+
     segment_rows_max: int = 65_536
     """Tuples in a segment at most."""
     checkpoint_entries: int = 256
     """A checkpoint of the log is written after this many entries."""
     compact_files_min: int = 16
     """Neighbouring small files of one level that are merged into one."""
-    cache_bytes_max: int = 1 << 30
-    """Decoded segments that the serving process keeps."""
-    kept_bytes_max: int = 1 << 29
-    """Rows that complete queries keep in memory; beyond it those asked least recently are swapped out."""
-    aggregates_bytes_max: int = 1 << 28
-    """Partial aggregates that the serving process keeps; those not used for longest go first."""
+    derived_memory_bytes_max: int = 7 << 28
+    """What derived state may take in memory: cached segments, partial aggregates, kept rows and answers together."""
+    derived_disk_bytes_max: int = 32 << 30
+    """What derived files may take: results, masks, pairs of joins; over it queries in mode auto are swapped out."""
     residual_rows_max: int = 4_000_000
     """A residual over more input rows than this runs on Spark instead of DuckDB."""
     residual_memory_bytes_max: int = 4 << 30
@@ -77,8 +83,6 @@ class Settings:
     """How deep a statement may nest: parentheses, calls, CASE and subqueries inside of each other."""
     auto_idle_seconds: float = 3600.0
     """A query in mode auto that nobody asks for so long is swapped out until somebody does."""
-    results_bytes_max: int = 32 << 30
-    """What kept results may take on disk; beyond it queries in mode auto are swapped out, the longest idle first."""
     eddy_policy: str = "tickets"
     """In which order the eddy visits operators: tickets, random, fixed, best or worst; no answer depends on it."""
     factor_seconds_max: float = 2.0
@@ -92,7 +96,10 @@ class Settings:
     table_bytes_max: int = 1 << 28
     """Rows that a table may have, as bytes in memory; a statement that would make it larger is refused."""
     positions_seconds_max: float = 0.0
-    """For how long a subscription may go on from where it was; 0: for as long as its streams retain their tuples."""
+    """For how long a subscription may go on from where it was, and tuples beyond retention stay for it; 0: for as long
+    as its streams retain their tuples."""
+    tick_seconds: float = 0.25
+    """How often followers of a query over arrival times are told what the passing of time changed."""
     table_versions_max: int = 1_024
     """Replaced versions of a table that subscriptions may go on from; with `table_bytes_max` bytes in all at most."""
     retry_seconds_max: float = 60.0
@@ -166,13 +173,18 @@ class Settings:
 
     @property
     def spark(self) -> SparkStart:
+        """Where Spark runs, and its own settings."""
         return SparkStart(self.spark_master, self.spark_conf)
 
     @staticmethod
     def load(overrides: dict[str, Any] | None = None, file: str | Path | None = None) -> Settings:
+        """The settings of a file, of the environment, and of the caller; what comes later counts more."""
         values: dict[str, Any] = {} if file is None else _read(Path(file))
         # Of Spark's settings each comes from the first place that has it.
         confs = [values.get("spark_conf", {})]
+        for name in _REPLACED:
+            if f"LADLE_{name.upper()}" in os.environ:
+                _check_names({name: None}, " (in the environment)")
         for setting in fields(Settings):
             text = os.environ.get(f"LADLE_{setting.name.upper()}")
             if text is not None:
@@ -245,6 +257,12 @@ def _read(file: Path) -> dict[str, Any]:
 def _check_names(values: dict[str, Any], where: str = "") -> None:
     known = [setting.name for setting in fields(Settings)]
     for name in values:
+        if name in _REPLACED:
+            raise LadleError(
+                f"There is no setting '{name}' any more{where}: {_REPLACED[name]} has taken its place.",
+                hint="all derived state shares one budget of memory, derived_memory_bytes_max, and one of disk, "
+                "derived_disk_bytes_max",
+            )
         if name not in known:
             near = nearest(name, known)
             listed = f" Near ones: {', '.join(near)}." if near else ""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ladle.archive.folder import local_folder
+from ladle.client.remote_database import RemoteDatabase
 from ladle.clock import Clock
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import LadleError
-from ladle.remote.client import RemoteDatabase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +104,7 @@ def spark_format(spark: SparkSession) -> None:
 
 
 def _reached(url: str, token: str | None, certificate: str | None = None) -> RemoteDatabase:
-    from ladle.remote.http import HttpTransport
+    from ladle.client.over_http import HttpTransport
 
     token = token if token is not None else os.environ.get("LADLE_TOKEN")
     return RemoteDatabase(HttpTransport(url, token, certificate=certificate))
@@ -132,7 +132,7 @@ def open_database(
     database = Database(path, pipeline=pipeline, read_only=read_only, clock=clock, settings=asdict(chosen))
     if not read_only:
         _open.add(database)
-        database.on_close(partial(_open.discard, database))
+        database.parts.on_close.append(partial(_open.discard, database))
         serve(database)
     return database
 
@@ -147,11 +147,11 @@ def _close_all() -> None:
 
 def serve(database: Database) -> None:
     """Let other processes of this machine reach the database while it is open."""
-    from ladle.remote.server import SocketServer
+    from ladle.protocols.socket import SocketServer
 
     try:
         server = SocketServer(database, database.path / "ladle.sock")
     except OSError as error:
         _log.warning("no socket in %s (%s): other processes can only read", database.path, error)
     else:
-        database.on_close(server.stop)
+        database.parts.on_close.append(server.stop)

@@ -49,6 +49,8 @@ class UnknownName(LadleError):
 
 
 class AlreadyExists(LadleError):
+    """Something of that name is there already."""
+
     code = "already_exists"
 
 
@@ -62,6 +64,12 @@ class InUse(LadleError):
     """Refused because something else depends on it; the message names what."""
 
     code = "in_use"
+
+
+class BrokenQuery(LadleError):
+    """A standing query whose text this version of the program can't bind; it stays, and others go on."""
+
+    code = "broken_query"
 
 
 class TypeMismatch(LadleError):
@@ -152,6 +160,8 @@ class DamagedFile(WarehouseError):
 
 
 class DiskFull(WarehouseError):
+    """There is no room on the disk. Nothing that was acknowledged is lost; go on when there is room."""
+
     code = "disk_full"
 
 
@@ -162,6 +172,8 @@ class ReadOnly(WarehouseError):
 
 
 class Closed(LadleError):
+    """The database was closed, or is being closed."""
+
     code = "closed"
 
     def __init__(
@@ -210,14 +222,19 @@ def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> list[s
 
 
 def did_you_mean(near: Sequence[str]) -> str | None:
+    """A hint that names the nearest name there is."""
     return f"did you mean '{near[0]}'?" if near else None
+
+
+def _several(kind: str) -> str:
+    return kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s"
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, position: Position | None = None) -> UnknownName:
     """`Column 'x' not found. Columns: a, b, c.` with the likeliest meant one as the hint; of many, the nearest."""
     names = sorted(known)
     near = nearest(name, names)
-    kinds = (kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s").capitalize()
+    kinds = ", ".join(_several(each) for each in kind.replace(" or ", ", ").split(", ")).capitalize()
     if len(names) > LISTED_MAX and near:
         listed = f"Near ones: {', '.join(near)}"
     else:

@@ -85,6 +85,7 @@ def check_schema(schema: pa.Schema, *, repeating: bool = True) -> None:
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of what an error says: libraries append traces of their own."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 

@@ -22,6 +22,18 @@ _CELL_WIDTH_MAX = 200
 _GAP = " │ "
 
 
+def whole_text(table: pa.Table) -> str | None:
+    """What EXPLAIN and SHOW CREATE say: text, not a column to be cut to the terminal; None of other tables."""
+    if table.column_names not in (["plan"], ["statement"]) or not pa.types.is_string(table.schema.types[0]):
+        return None
+    lines = table.column(0).to_pylist()
+    if None in lines:
+        return None
+    if table.column_names == ["statement"] and not (len(lines) == 1 and lines[0].startswith("CREATE ")):
+        return None
+    return "".join(char if char in "\n\t" else _printable(char) for char in "\n".join(lines))
+
+
 def table_text(table: pa.Table, *, rows_max: int = 20, width: int | None = None, footer: bool = True) -> str:
     """The first `rows_max` rows as aligned text, fitted into `width` columns (by default the terminal's).
 

@@ -6,6 +6,8 @@ Column names keep the case they were declared in and are compared without it, as
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +43,11 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def as_written(name: str) -> str:
+    """A name as people write it in SQL: quoted only where it must be, like `` `id.host` ``."""
+    return name if name.isidentifier() else quoted(name)
+
+
 def type_name(type_: pa.DataType) -> str:
     """The Spark SQL name of an Arrow type."""
     known = _NAMES.get(type_)  # once: to hash a type takes a microsecond
@@ -69,6 +76,7 @@ def is_supported(type_: pa.DataType) -> bool:
 
 
 def is_nested(type_: pa.DataType) -> bool:
+    """Whether values of a type have parts: arrays, structs, maps."""
     return bool(pa.types.is_nested(type_))
 
 
@@ -76,9 +84,55 @@ _SELECTIONS_MAX = 4_096
 
 
 @dataclass(frozen=True)
+class Default:
+    """What a column has in rows that don't give it."""
+
+    sql: str
+    value: str | None = None
+    """That value as it was when the column was declared, encoded; None: it was not computed yet."""
+    moves: bool = False
+    """Whether it is computed anew for each statement, as current_timestamp() is."""
+
+    def array(self, type_: pa.DataType, rows: int) -> pa.Array:
+        """So many of the value as it was."""
+        assert self.value is not None, "a default is computed before anybody has rows for it"
+        with pa.ipc.open_stream(base64.b64decode(self.value)) as reader:
+            one = pa.concat_arrays(reader.read_all().column(0).cast(type_).chunks)
+        return one.take(pa.array([0] * rows, pa.int64()))
+
+    def with_value(self, value: pa.Array, *, moves: bool) -> Default:
+        """The default with the value that it was computed to."""
+        sink = pa.BufferOutputStream()
+        table = pa.table({"value": value})
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return Default(self.sql, base64.b64encode(sink.getvalue().to_pybytes()).decode(), moves)
+
+
+_DEFAULT = b"ladle.default"
+
+
+@dataclass(frozen=True)
 class Column:
+    """A column: its name and its type."""
+
     name: str
     type: pa.DataType
+    default: Default | None = None
+
+    @property
+    def field(self) -> pa.Field:
+        """With all that is declared of it; what rows have is a plain field."""
+        if self.default is None:
+            return pa.field(self.name, self.type)
+        told = [self.default.sql, self.default.value, self.default.moves]
+        return pa.field(self.name, self.type, metadata={_DEFAULT: json.dumps(told)})
+
+    @staticmethod
+    def of(field: pa.Field) -> Column:
+        """The column that a field of Arrow's stands for, with its default."""
+        told = (field.metadata or {}).get(_DEFAULT)
+        return Column(field.name, field.type, None if told is None else Default(*json.loads(told)))
 
 
 @dataclass(frozen=True)
@@ -101,6 +155,7 @@ class StreamSchema:
             )
 
     def column(self, name: str) -> Column | None:
+        """The column of that name, or None."""
         return _named(self.columns, name)
 
     @cached_property
@@ -121,9 +176,20 @@ class StreamSchema:
             found = self._selected[names] = pa.schema([self.arrow.field(name) for name in names])
         return found
 
+    def first(self, columns: int) -> StreamSchema:
+        """The schema as it was when it had so many columns; asked again for as many, the same object."""
+        found = self._shorter.get(columns)
+        if found is None:
+            found = self._shorter[columns] = StreamSchema(self.columns[:columns], self.timestamp)
+        return found
+
     def __reduce__(self) -> tuple[type[StreamSchema], tuple[object, ...]]:
         # What was made on the way stays here: every epoch's task carries a schema.
         return StreamSchema, (self.columns, self.timestamp)
+
+    @cached_property
+    def _shorter(self) -> dict[int, StreamSchema]:
+        return {}
 
     @cached_property
     def _selected(self) -> dict[tuple[str, ...], pa.Schema]:
@@ -143,15 +209,17 @@ class StreamSchema:
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
 
     def with_column(self, column: Column) -> StreamSchema:
+        """The schema with one more column. A name that is taken is refused."""
         return StreamSchema((*self.columns, column), self.timestamp)
 
     def to_json(self) -> dict[str, object]:
-        return {"timestamp": self.timestamp, "columns": encode_schema(self.declared)}
+        """Encode the schema."""
+        return {"timestamp": self.timestamp, "columns": encode_columns(self.columns)}
 
     @staticmethod
     def from_json(value: dict[str, str]) -> StreamSchema:
-        declared = decode_schema(value["columns"])
-        return StreamSchema(tuple(Column(field.name, field.type) for field in declared), value["timestamp"])
+        """Decode the schema."""
+        return StreamSchema(decode_columns(value["columns"]), value["timestamp"])
 
 
 def require_time_column(stream: str, schema: StreamSchema, what: str, position: Position | None = None) -> None:
@@ -174,22 +242,47 @@ class TableSchema:
         _check_declared(self.columns)
 
     def column(self, name: str) -> Column | None:
+        """The column of that name, or None."""
         return _named(self.columns, name)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
     def arrow(self) -> pa.Schema:
+        """The schema as Arrow's."""
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
 
+    @cached_property
+    def fields(self) -> pa.Schema:
+        """`arrow` with what is declared of the columns."""
+        return pa.schema([column.field for column in self.columns])
+
+    def with_column(self, column: Column) -> TableSchema:
+        """The schema with one column more."""
+        return TableSchema((*self.columns, column))
+
+    def first(self, columns: int) -> TableSchema:
+        """The schema as it was when it had so many columns; asked again for as many, the same object."""
+        found = self._shorter.get(columns)
+        if found is None:
+            found = self._shorter[columns] = TableSchema(self.columns[:columns])
+        return found
+
+    @cached_property
+    def _shorter(self) -> dict[int, TableSchema]:
+        return {}
+
     def to_json(self) -> str:
-        return encode_schema(self.arrow)
+        """Encode the schema."""
+        return encode_columns(self.columns)
 
     @staticmethod
     def from_json(value: str) -> TableSchema:
-        return TableSchema(tuple(Column(field.name, field.type) for field in decode_schema(value)))
+        """Decode the schema."""
+        return TableSchema(decode_columns(value))
 
 
 def _check_declared(columns: tuple[Column, ...]) -> None:
@@ -212,10 +305,36 @@ def _named(columns: tuple[Column, ...], name: str) -> Column | None:
     return next((column for column in columns if column.name.lower() == lowered), None)
 
 
+def encode_columns(columns: tuple[Column, ...]) -> str:
+    """Declared columns as text for the log."""
+    return encode_schema(pa.schema([column.field for column in columns]))
+
+
+def decode_columns(text: str) -> tuple[Column, ...]:
+    """Decode columns with their defaults."""
+    return tuple(map(Column.of, decode_schema(text)))
+
+
 def encode_schema(schema: pa.Schema) -> str:
     """An Arrow schema as text for the log; exact for every type."""
     return base64.b64encode(schema.serialize()).decode()
 
 
 def decode_schema(text: str) -> pa.Schema:
+    """Decode an Arrow schema from a text of the log."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Each name once, compared without case: the second `a` is `a_1`."""
+    taken = {name.lower() for name in names}
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        unique, number = name, 0
+        while unique.lower() in seen or (number and unique.lower() in taken):
+            number += 1
+            unique = f"{name}_{number}"
+        seen.add(unique.lower())
+        result.append(unique)
+    return result

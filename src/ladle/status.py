@@ -11,6 +11,8 @@ UNTOLD = "it failed; admins are told why"
 
 @dataclass(frozen=True)
 class StreamStatus:
+    """How a stream is."""
+
     name: str
     rows: int
     """Tuples ever accepted."""
@@ -34,6 +36,8 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class SourceStatus:
+    """How a source is."""
+
     stream: str
     name: str
     state: str
@@ -44,23 +48,26 @@ class SourceStatus:
     """The last batch committed."""
 
     def without_reason(self) -> SourceStatus:
+        """This status without the text of the error, which may tell of the machine."""
         return replace(self, error=self.error and UNTOLD)
 
 
 @dataclass(frozen=True)
 class QueryStatus:
+    """How a standing query is."""
+
     name: str
     sql: str
     materialize: str
     window: str
-    """The window's kind."""
+    """The window's kind; `broken` of a query whose text does not bind."""
     covered: int
     segments: int
     """Segments that the current window touches, and how many of them are covered."""
     invocations: int
     """In this process."""
     error: str | None = None
-    """Why some segments stay uncovered, when they do."""
+    """Why some segments stay uncovered, when they do; of a broken query, why it is."""
     kept_bytes: int = 0
     """Memory that a complete query's rows take here; 0 while it is swapped out."""
     mode: str = ""
@@ -68,11 +75,14 @@ class QueryStatus:
 
     @property
     def coverage(self) -> float:
+        """How much of its window is covered, from 0 to 1."""
         return 1.0 if self.segments == 0 else self.covered / self.segments
 
 
 @dataclass(frozen=True)
 class BackfillStatus:
+    """How far a backfill of a stream is."""
+
     stream: str
     done: int
     total: int
@@ -93,6 +103,36 @@ class OperatorStatus:
 
 
 @dataclass(frozen=True)
+class DerivedStatus:
+    """What there is of one kind of derived state; all of it may go at any moment, and no answer depends on it."""
+
+    kind: str
+    place: str
+    """memory or disk: whose budget it is held to."""
+    things: int
+    """What is kept, or dropped, as a whole: columns of segments, trees, answers, files."""
+    coverage: float | None
+    """The part that is covered of what standing queries demand; None of what is kept as it comes."""
+    memory_bytes: int
+    disk_bytes: int
+    rebuild_seconds: float
+    """What it would take to make all of it anew, by what it took."""
+    last_used: datetime | None
+    evictions: int
+    """Things that were dropped for want of room, in this process."""
+    rebuilt: str
+    """Who makes anew what was dropped."""
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What derived state may take, all kinds together."""
+
+    memory_bytes_max: int = 0
+    disk_bytes_max: int = 0
+
+
+@dataclass(frozen=True)
 class Pulse:
     """What changes all the time, told without a look at each query."""
 
@@ -106,12 +146,16 @@ class Pulse:
     """By stream, in the order in which the eddy visits them."""
     cache_hits: int
     cache_misses: int
+    derived: tuple[DerivedStatus, ...] = ()
+    budgets: Budgets = Budgets()
     subscribers: int | None = None
     """Connected to the server, where one tells."""
 
 
 @dataclass(frozen=True)
 class Status:
+    """Everything that is going on in a database."""
+
     path: str
     epoch: int
     read_only: bool
@@ -123,5 +167,7 @@ class Status:
     backfills: tuple[BackfillStatus, ...] = ()
     cache_hits: int = 0
     cache_misses: int = 0
+    derived: tuple[DerivedStatus, ...] = ()
+    budgets: Budgets = Budgets()
     problems: dict[str, str] = field(default_factory=dict)
     """Housekeeping that failed in its last round, and why the backfill pauses, by task."""

@@ -20,8 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.archive.strategies import TRADES, tables, trades
 
-from ladle.archive.delta import DeltaFollower
-from ladle.archive.segments import DataFile, SegmentWriter, compact
+from ladle.archive.compaction import compact
+from ladle.archive.delta_table import DeltaFollower
+from ladle.archive.scan import ArchiveSource
+from ladle.archive.segments import DataFile, SegmentWriter
 from ladle.errors import WarehouseError
 
 
@@ -121,7 +123,7 @@ def test_delta_s_own_log_stays_small(tmp_path: Path) -> None:
 def test_compaction_is_no_change_of_data(tmp_path: Path) -> None:
     files, follower = _epochs(tmp_path, 4), _follower(tmp_path)
     follower.follow(4, TRADES, files)
-    one = compact(tmp_path, files[:2], "one.parquet", TRADES, "at", 65_536)
+    one = compact(ArchiveSource(tmp_path, TRADES, "at"), files[:2], "one.parquet", 65_536)
     # In the same step an epoch arrives, and retention lets the last of the old files go.
     arrived = _epochs(tmp_path, 1, 4)
     follower.follow(6, TRADES, [one, files[2], *arrived])

@@ -8,10 +8,10 @@ import pytest
 
 import ladle
 from ladle.archive.folder import local_folder
+from ladle.backup.copying import restore
 from ladle.cli import EXIT_ERROR, main
-from ladle.engine.backup import restore
+from ladle.client import open_warehouse
 from ladle.errors import LadleError, Unsupported, WarehouseError
-from ladle.remote import open_warehouse
 
 ELSEWHERE = ("s3://bucket/lake", "s3a://bucket", "hdfs://name:8020/lake", "gs://b/x", "abfss://c@a.net/x", "dbfs:/x")
 

@@ -8,8 +8,10 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,19 +23,21 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.archive.reading import read_file
 from tests.archive.strategies import TRADES, tables, trades
 
 from ladle.archive.cache import SegmentCache
+from ladle.archive.compaction import compact
 from ladle.archive.files import MissingFile
+from ladle.archive.scan import ArchiveSource, Request, scan
 from ladle.archive.segments import (
     DataFile,
     Segment,
     SegmentWriter,
-    compact,
-    read_file,
-    read_segment,
+    WrittenFile,
     verify_file,
 )
+from ladle.derived import Derived
 from ladle.errors import DamagedFile, DiskFull, TypeMismatch, WarehouseError
 from ladle.schema import TIMESTAMP
 
@@ -43,6 +47,10 @@ def _write(directory: Path, name: str, table: pa.Table, *, epoch: int = 1, rows_
         writer.add(table)
         written = writer.finish()
     assert written is not None
+    return _as_file(written, epoch)
+
+
+def _as_file(written: WrittenFile, epoch: int = 1) -> DataFile:
     return DataFile(written.name, written.bytes, 0, epoch, epoch, written.segments, written.checks)
 
 
@@ -70,16 +78,18 @@ def test_every_type_comes_back(table: pa.Table, cuts: list[int], rows_max: int) 
         assert os.listdir(directory) == ["x.parquet"]
         path = directory / "x.parquet"
         assert written.bytes == path.stat().st_size
-        groups = read_file(path, table.schema.names, table.schema)
+        file = _as_file(written)
+        groups = read_file(directory, file, table.schema.names, table.schema)
         assert [group.num_rows for group in groups] == [segment.rows for segment in written.segments]
         assert all(segment.rows == rows_max for segment in written.segments[:-1])
         assert pa.concat_tables(groups).equals(table)
         assert all(group.schema.equals(table.schema) for group in groups)
-        for number, (group, segment) in enumerate(zip(groups, written.segments, strict=True)):
+        asked = list(reversed(table.schema.names))
+        others = read_file(directory, file, asked, table.schema)
+        for group, other, segment in zip(groups, others, written.segments, strict=True):
             times = group.column("at").cast(pa.int64())
             assert (segment.ts_min_us, segment.ts_max_us) == (pc.min(times).as_py(), pc.max(times).as_py())
-            asked = list(reversed(table.schema.names))
-            assert read_segment(path, number, asked, table.schema).equals(group.select(asked))
+            assert other.equals(group.select(asked))
 
 
 @pytest.fixture(scope="module")
@@ -101,22 +111,23 @@ def test_duckdb_reads_the_same(connection: duckdb.DuckDBPyConnection, table: pa.
 
 
 def test_older_files_give_nulls_for_newer_columns(tmp_path: Path) -> None:
-    _write(tmp_path, "x.parquet", trades(0, 10), rows_max=4)
+    file = _write(tmp_path, "x.parquet", trades(0, 10), rows_max=4)
     schema = TRADES.append(pa.field("venue", pa.string())).append(pa.field("tags", pa.list_(pa.int8())))
-    table = read_segment(tmp_path / "x.parquet", 2, ["venue", "size", "tags"], schema)
+    table = read_file(tmp_path, file, ["venue", "size", "tags"], schema)[2]
     assert table.schema.names == ["venue", "size", "tags"]
     assert table.column("venue").null_count == table.column("tags").null_count == 2
     assert table.column("size").to_pylist() == [8, 9]
-    assert read_segment(tmp_path / "x.parquet", 0, ["venue"], schema).num_rows == 4
-    assert read_segment(tmp_path / "x.parquet", 0, [], schema).num_rows == 4
+    assert read_file(tmp_path, file, ["venue"], schema)[0].num_rows == 4
+    source = ArchiveSource(tmp_path, schema, "at")
+    assert [batch.rows for batch in scan(Request(source, (file,), ()))] == [4, 4, 2]
 
 
 def test_names_with_dots_are_not_paths(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.struct([("b", pa.int8())])), ("a.b", pa.int8()), ("at", TIMESTAMP)])
     rows = [{"a": {"b": 1}, "a.b": 2, "at": 3}]
-    _write(tmp_path, "x.parquet", pa.Table.from_pylist(rows, schema), rows_max=5)
+    file = _write(tmp_path, "x.parquet", pa.Table.from_pylist(rows, schema), rows_max=5)
     for columns in (["a"], ["a.b"], ["a.b", "a"]):
-        (row,) = read_segment(tmp_path / "x.parquet", 0, columns, schema).to_pylist()
+        (row,) = read_file(tmp_path, file, columns, schema)[0].to_pylist()
         assert row == {name: rows[0][name] for name in columns}
 
 
@@ -133,8 +144,9 @@ def test_the_writer_takes_what_spark_hands_over(tmp_path: Path) -> None:
         for batch in other.to_batches():
             writer.add(batch)
         writer.add(TRADES.empty_table())
-        assert writer.finish() is not None
-    (read,) = read_file(tmp_path / "x.parquet", TRADES.names, TRADES)
+        written = writer.finish()
+        assert written is not None
+    (read,) = read_file(tmp_path, _as_file(written), TRADES.names, TRADES)
     assert read.schema.equals(TRADES)
     assert read.column("price").null_count == 5
     assert read.column("at").equals(trades(0, 5).column("at"))
@@ -216,12 +228,14 @@ except Exception as error:
 
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match=r"gone\.parquet"):
-        read_segment(tmp_path / "gone.parquet", 0, ["at"], TRADES)
-    _write(tmp_path, "x.parquet", trades(0, 10))
+        read_file(tmp_path, DataFile("gone.parquet", 9, 0, 1, 1, (Segment(1, 0, 0),)), ["at"], TRADES)
+    file = _write(tmp_path, "x.parquet", trades(0, 10))
     path = tmp_path / "x.parquet"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(WarehouseError, match=r"x\.parquet.*broken"):
-        read_file(path, ["at"], TRADES)
+        read_file(tmp_path, replace(file, checks=None), ["at"], TRADES)
+    with pytest.raises(WarehouseError, match=r"x\.parquet.*broken"):
+        read_file(tmp_path, file, ["at"], TRADES)
 
 
 @given(
@@ -244,12 +258,11 @@ def test_compaction_keeps_rows_order_and_epochs(
             first += rows
         schema = TRADES.append(pa.field("venue", pa.string()))
         cut = data.draw(st.integers(1, len(files)))
-        one = compact(directory, files[:cut], "one.parquet", schema, "at", rows_max)
+        one = compact(ArchiveSource(directory, schema, "at"), files[:cut], "one.parquet", rows_max)
         assert (one.level, one.epoch_first, one.epoch_last) == (1, 3, files[cut - 1].epoch_last)
-        both = compact(directory, [one, *files[cut:]], "both.parquet", schema, "at", again)
+        both = compact(ArchiveSource(directory, schema, "at"), [one, *files[cut:]], "both.parquet", again)
         assert (both.level, both.epoch_last, both.rows) == (2, files[-1].epoch_last, sum(sizes))
-        path = directory / "both.parquet"
-        table = pa.concat_tables(read_file(path, schema.names, schema))
+        table = pa.concat_tables(read_file(directory, both, schema.names, schema))
         assert table.drop_columns(["venue"]).equals(trades(0, sum(sizes)))
         assert (both.epoch_first, both.first_id) == (3, 0)
         assert all(segment.rows == again for segment in both.segments[:-1])
@@ -262,8 +275,12 @@ def test_data_files_survive_json() -> None:
     assert (file.rows, file.ts_min_us, file.ts_max_us) == (6, -6, 30)
 
 
+def cache_of(bytes_max: int, clock: Callable[[], float] = time.monotonic) -> SegmentCache:
+    return SegmentCache(Derived(bytes_max, 0, clock=clock))
+
+
 def cached(cache: SegmentCache, directory: Path, name: str, row_group: int, names: list[str]) -> pa.Table:
-    """What is in the cache as `read_segment` gives it."""
+    """What is in the cache, as a table."""
     columns = cache.columns(directory, name, row_group, tuple(names), TRADES)
     return pa.Table.from_arrays(
         [column.array for column in columns], schema=pa.schema([TRADES.field(column) for column in names])
@@ -271,13 +288,13 @@ def cached(cache: SegmentCache, directory: Path, name: str, row_group: int, name
 
 
 def test_the_cache_reads_each_column_once(tmp_path: Path) -> None:
-    _write(tmp_path, "x.parquet", trades(0, 10), rows_max=5)
-    path, cache = tmp_path / "x.parquet", SegmentCache(1 << 20)
+    file = _write(tmp_path, "x.parquet", trades(0, 10), rows_max=5)
+    path, cache = tmp_path / "x.parquet", cache_of(1 << 20)
     first = cached(cache, tmp_path, "x.parquet", 1, ["price", "size"])
     second = cached(cache, tmp_path, "x.parquet", 1, ["at", "size", "price"])
     assert (cache.hits, cache.misses) == (2, 3)
-    assert first.equals(read_segment(path, 1, ["price", "size"], TRADES))
-    assert second.equals(read_segment(path, 1, ["at", "size", "price"], TRADES))
+    assert first.equals(read_file(tmp_path, file, ["price", "size"], TRADES)[1])
+    assert second.equals(read_file(tmp_path, file, ["at", "size", "price"], TRADES)[1])
     path.unlink()
     assert cached(cache, tmp_path, "x.parquet", 1, ["price"]).num_rows == 5
     cache.drop("x.parquet")
@@ -290,9 +307,12 @@ def test_the_cache_reads_each_column_once(tmp_path: Path) -> None:
 def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     for number in range(4):
         _write(tmp_path, f"{number}", trades(number, 100))
-    cache = SegmentCache(2 * 900)  # two columns of 100 doubles
+    now = 0.0
+    cache = cache_of(2 * 900, lambda: now)  # two columns of 100 doubles
 
     def price(number: int) -> pa.Table:
+        nonlocal now
+        now += 1.0
         return cached(cache, tmp_path, str(number), 0, ["price"])
 
     for number in (0, 1, 0, 2):  # 1 is the one not used for longest
@@ -303,35 +323,42 @@ def test_the_cache_stays_within_its_bytes(tmp_path: Path) -> None:
     assert cache.hits == hits + 2
     price(1)
     assert cache.hits == hits + 2
-    tiny = SegmentCache(10)
+    tiny = cache_of(10)
     assert cached(tiny, tmp_path, "0", 0, ["price"]).num_rows == 100
     assert tiny.columns(tmp_path, "0", 0, (), TRADES) == []
     assert tiny.bytes == 0
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    """Where the clock stands still while columns are read, all cost the same, and only their last use counts."""
     for number in range(4):
         _write(tmp_path, f"{number}", trades(number, 100))
-    size = SegmentCache(1 << 20).columns(tmp_path, "0", 0, ("price",), TRADES)[0].nbytes
-    cache, kept = SegmentCache(4 * size), dict[tuple[int, str], None]()
+    now = 0.0
+    size = cache_of(1 << 20).columns(tmp_path, "0", 0, ("price",), TRADES)[0].nbytes
+    cache, used, there = cache_of(4 * size, lambda: now), dict[tuple[int, str], float](), set[tuple[int, str]]()
     drawn = random.Random(5)
     for _ in range(500):
+        now += 1.0
         number, names = drawn.randrange(4), drawn.choice([("price",), ("at",), ("at", "price")])
         hits = cache.hits
         cache.columns(tmp_path, str(number), 0, names, TRADES)
-        there = [name for name in names if (number, name) in kept]
-        assert cache.hits == hits + len(there)
-        for name in [*there, *(name for name in names if name not in there)]:
-            kept.pop((number, name), None)
-            kept[number, name] = None
-        for old in list(kept)[:-4]:
-            del kept[old]
+        asked = {(number, name) for name in names}
+        assert cache.hits == hits + len(asked & there)
+        used |= dict.fromkeys(asked, now)
+        before = there | asked
+        there = kept_columns(cache)
+        assert len(there) == min(len(before), 4)
+        assert max((used[each] for each in before - there), default=0.0) <= min(used[each] for each in there)
+
+
+def kept_columns(cache: SegmentCache) -> set[tuple[int, str]]:
+    return {(int(name), column) for (name, _, column), _ in cache._columns.items()}
 
 
 def test_threads_share_the_cache(tmp_path: Path) -> None:
     for number in range(6):
         _write(tmp_path, f"{number}", trades(number * 100, 100), rows_max=30)
-    cache = SegmentCache(5_000)
+    cache = cache_of(5_000)
 
     def read(seed: int) -> None:
         for step in range(60):
@@ -387,14 +414,14 @@ def test_no_bit_of_a_file_can_flip_unseen(tmp_path: Path, step: int) -> None:
     file = _write(tmp_path, "x.parquet", table, rows_max=150)
     path = tmp_path / file.name
     whole = path.read_bytes()
-    right = pa.concat_tables(read_file(path, table.column_names, table.schema, file.checks))
+    right = pa.concat_tables(read_file(tmp_path, file, table.column_names, table.schema))
     assert right.equals(table)
     for bit in range(0, 8 * len(whole), step):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         try:
-            found = pa.concat_tables(read_file(path, table.column_names, table.schema, file.checks))
+            found = pa.concat_tables(read_file(tmp_path, file, table.column_names, table.schema))
         except DamagedFile:
             found = right
         assert found.equals(right), f"bit {bit}"

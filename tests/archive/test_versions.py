@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.archive.strategies import tables
 
-from ladle.archive.versions import Difference, Versions, file_schema
+from ladle.archive.table_versions import Difference, Versions, file_schema
 
 
 @given(table=tables(rows_max=12), data=st.data())

@@ -19,6 +19,7 @@ from ladle.access import LOCAL_USER
 from ladle.archive.warehouse import FORMAT_VERSION, Warehouse
 from ladle.errors import WarehouseBusy, WarehouseError
 from ladle.schema import Column, StreamSchema
+from ladle.sql.statement_types import CreateStream
 from ladle.testing import connect_inline
 
 _HOLD = """
@@ -197,7 +198,7 @@ def fill(root: Path) -> None:
         rows = [{"n": 1, "at": "2026-01-01T00:00:00Z"}, {"n": 2, "at": "9999-01-01T00:00:00Z"}]
         db.push("s", rows, wait=True)
         db.maintain()
-        db.session(LOCAL_USER).create_stream("u", StreamSchema((Column("a", pa.int32()),), None))
+        db.session(LOCAL_USER).run(CreateStream("u", StreamSchema((Column("a", pa.int32()),), None)))
         db.receive("s", rows)
         assert db.sql("SELECT * FROM s.quarantine")
 

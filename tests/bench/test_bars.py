@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from ladle.bench._bars import NOTES, Bar, Quantity, Sense, absolute, at_most, bars_table, faster, higher, write_page
+from benchmarks._bars import NOTES, Bar, Quantity, Sense, absolute, at_most, bars_table, faster, higher, write_page
 
 
 def ms(*samples: float, percentile: float = 50.0) -> Quantity:

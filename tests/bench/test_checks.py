@@ -1,4 +1,4 @@
-"""`ladle bench checks --quick` runs, and what it leaves out is checksums alone."""
+"""`python -m benchmarks checks --quick` runs, and what it leaves out is checksums alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks.__main__ import main
+from benchmarks.checks import without_checks
 
-from ladle.bench.checks import without_checks
-from ladle.cli import main
 from ladle.testing import connect_inline
 
 pytestmark = pytest.mark.not_at_one_row("measures time")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.not_at_one_row("measures time")
 @pytest.mark.soak
 @pytest.mark.spark
 def test_checks(tmp_path: Path) -> None:
-    assert main(["bench", "checks", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["checks", "--quick", "--out", str(tmp_path)]) == 0
     figures = json.loads((tmp_path / "checks-quick.json").read_text())["figures"]
     assert len(figures) == 10
     for figure in figures:

@@ -1,4 +1,4 @@
-"""`ladle bench NAME --quick` runs, checks what it counts, and leaves figures, a plot and a page.
+"""`python -m benchmarks NAME --quick` runs, checks what it counts, and leaves figures, a plot and a page.
 
 Those that take half a minute each are run by `make soak`.
 """
@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import benchmarks._rig
 import pytest
-
-import ladle.bench._rig
-from ladle.bench._parts import PARTS
-from ladle.cli import main
+from benchmarks.__main__ import main
+from benchmarks._parts import PARTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
 
@@ -24,7 +23,7 @@ def figures(directory: Path, name: str) -> dict[str, Any]:
     assert ElementTree.parse(directory / f"{name}.svg").getroot().tag.endswith("svg")
     page = (directory / f"{name}.md").read_text()
     assert f"({name}.svg)" in page
-    assert "`ladle bench " in page
+    assert "`make bench BENCH_ARGS=" in page
     assert str(directory) not in page
     value: dict[str, Any] = json.loads((directory / f"{name}.json").read_text())
     assert value["machine"]["cores"]
@@ -34,7 +33,7 @@ def figures(directory: Path, name: str) -> dict[str, Any]:
 @pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "peers", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["peers", "--quick", "--out", str(tmp_path)]) == 0
     bars = figures(tmp_path, "peers-quick")["bars"]
     assert [*dict.fromkeys(bar["part"] for bar in bars)] == [*PARTS]
     out = capsys.readouterr().out
@@ -51,7 +50,7 @@ def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_psoup(tmp_path: Path) -> None:
-    assert main(["bench", "psoup", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["psoup", "--quick", "--out", str(tmp_path)]) == 0
     value = figures(tmp_path, "psoup-quick")
     for figure in ("figure_7a", "figure_7b", "table_2"):
         assert {point["system"] for point in value[figure]} == {"NoMat", "PSoup-P", "PSoup-C"}
@@ -74,7 +73,7 @@ def test_psoup(tmp_path: Path) -> None:
 @pytest.mark.not_at_one_row("measures time")
 def test_joins(tmp_path: Path) -> None:
     """Every run in it compares its pairs with DuckDB's."""
-    assert main(["bench", "joins", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["joins", "--quick", "--out", str(tmp_path)]) == 0
     bars = figures(tmp_path, "joins-quick")["bars"]
     assert len(bars) == 5
     assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in bars)
@@ -84,15 +83,22 @@ def test_joins(tmp_path: Path) -> None:
 def test_a_rate_with_wrong_counts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    honest = ladle.bench._rig.counts_by_duckdb
-    monkeypatch.setattr(ladle.bench._rig, "counts_by_duckdb", lambda *given: [n + 1 for n in honest(*given)])
-    assert main(["bench", "peers", "--quick", "--only", "growth", "--out", str(tmp_path)]) != 0
+    honest = benchmarks._rig.counts_by_duckdb
+    monkeypatch.setattr(benchmarks._rig, "counts_by_duckdb", lambda *given: [n + 1 for n in honest(*given)])
+    assert main(["peers", "--quick", "--only", "growth", "--out", str(tmp_path)]) != 0
     assert "count other tuples than DuckDB" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
+def test_they_are_listed_and_another_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "\npeers " in capsys.readouterr().out
+    assert main(["nonsense"]) == 1
+    assert "Benchmark 'nonsense' not found." in capsys.readouterr().err
+
+
 def test_a_part_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "peers", "--only", "arrival"]) != 0
+    assert main(["peers", "--only", "arrival"]) != 0
     assert "arrivals" in capsys.readouterr().err
 
 
@@ -100,7 +106,7 @@ def test_a_part_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.not_at_one_row("measures time")
 def test_cacq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every run in it compares its tuples or pairs with DuckDB's."""
-    assert main(["bench", "cacq", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["cacq", "--quick", "--out", str(tmp_path)]) == 0
     value = figures(tmp_path, "cacq-quick")
     assert [bar["part"] for bar in value["bars"]] == ["filters", "flip", "calls"]
     assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in value["bars"])
@@ -126,7 +132,17 @@ def test_cacq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.soak
 @pytest.mark.not_at_one_row("measures time")
 def test_server(tmp_path: Path) -> None:
-    assert main(["bench", "server", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["server", "--quick", "--out", str(tmp_path)]) == 0
     bars = figures(tmp_path, "server-quick")["bars"]
     assert [*dict.fromkeys(bar["part"] for bar in bars)] == ["invoke", "push", "subscribers"]
+    assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in bars)
+
+
+@pytest.mark.soak
+@pytest.mark.not_at_one_row("measures time")
+def test_windows(tmp_path: Path) -> None:
+    """Both windows in it compare their rows with Spark's."""
+    assert main(["windows", "--quick", "--out", str(tmp_path)]) == 0
+    bars = figures(tmp_path, "windows-quick")["bars"]
+    assert [bar["part"] for bar in bars] == ["hopping", "sessions", "groups"]
     assert all(bar["measured"]["samples"] and bar["value"] > 0 for bar in bars)

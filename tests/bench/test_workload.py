@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from ladle.bench._experiments import conditions, constant, equalities, intervals
-from ladle.bench._probe import Probe
-from ladle.bench._workload import (
+from benchmarks._experiments import conditions, constant, equalities, intervals
+from benchmarks._probe import Probe
+from benchmarks._workload import (
     Selection,
     arrays_of,
     check_counts,
@@ -20,6 +19,7 @@ from ladle.bench._workload import (
     w1s,
     write_files,
 )
+
 from ladle.errors import LadleError
 from ladle.testing import connect_inline
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import ladle.remote
+import ladle.client
 from ladle.cli import main
 from ladle.testing.inline import connect_inline
 
@@ -24,6 +26,16 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+
+
+def told_change(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next row that SUBSCRIBE prints as JSON; its NOW has been."""
+    assert process.stdout is not None
+    row: dict[str, Any] = json.loads(process.stdout.readline())
+    assert list(row)[:3] == ["_change", "_now", "_out"]
+    now = row.pop("_now")
+    assert now is None or datetime.fromisoformat(now) <= datetime.now(UTC)
+    return row
 
 
 def loaded_by_reading(where: Sequence[str], modules: Sequence[str]) -> list[str]:
@@ -65,7 +77,7 @@ def run(warehouse: Path, monkeypatch: pytest.MonkeyPatch, ran: Run) -> Run:
     def open_inline(path: str, **_: Any) -> Any:
         return connect_inline(path)
 
-    monkeypatch.setattr(ladle.remote, "open_warehouse", open_inline)
+    monkeypatch.setattr(ladle.client, "open_warehouse", open_inline)
     monkeypatch.setenv("LADLE_WAREHOUSE", str(warehouse))
     monkeypatch.setenv("COLUMNS", "120")
     return ran

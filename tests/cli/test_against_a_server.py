@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run, loaded_by_reading
+from tests.cli.conftest import Run, loaded_by_reading, told_change
 from tests.cli.test_shell import Terminal
 from tests.interrupts import heeding_interrupts
 
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 Serve = Callable[..., tuple[Database, Server]]
@@ -190,9 +190,9 @@ def test_a_subscription_through_a_server_shows_rows_as_they_come(serve: Serve) -
         process = subprocess.Popen([*argv, "-c", "SUBSCRIBE dear SINCE 0"], stdout=pipe, stderr=pipe, text=True)
     try:
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline()) == {"symbol": "IBM"}
+        assert told_change(process) == {"_change": 1, "_out": None, "symbol": "IBM"}
         db.push("trades", [{"symbol": "GS", "price": 498.0}], wait=True)
-        assert json.loads(process.stdout.readline()) == {"symbol": "GS"}
+        assert told_change(process) == {"_change": 1, "_out": None, "symbol": "GS"}
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         assert (process.returncode, out, "Traceback" in err) == (130, "", False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -190,6 +192,9 @@ def test_explain_by_name_and_by_text(trades: Run) -> None:
     assert "standing query dear" in by_name.out
     by_text = trades("explain", "SELECT max(price) FROM trades [ROWS 10]")
     assert "rows" in by_text.out
+    tree = json.loads(trades("explain", "--format", "json", "--analyze", "dear").out)
+    assert (tree["node"], tree["children"][0]["node"]) == ("Project", "StreamScan")
+    assert tree["measured"]["rows"] >= 0
     misspelt = trades("explain", "deer")
     assert misspelt.code == 1
     assert "dear" in misspelt.err
@@ -256,6 +261,29 @@ def test_push_csv(trades: Run, tmp_path: Path) -> None:
     assert ran.out.startswith("pushed 2 rows to trades, visible in epoch ")
     # An empty value is NULL unless it is quoted.
     assert count(trades, "symbol = '' AND size IS NULL AND price = 22") == 1
+
+
+def test_a_packed_file_is_pushed_like_a_plain_one(trades: Run, tmp_path: Path) -> None:
+    rows = b"symbol,at\nT,2026-01-30 14:46:00\nBAD,never\n"
+    file = tmp_path / "more.csv.gz"
+    file.write_bytes(gzip.compress(rows))
+    assert trades("push", "trades", str(file)).code == 0
+    assert count(trades, "symbol = 'T'") == 1
+    assert (
+        f"{file}:3: at: 'never'" in trades("sql", "-c", "SELECT reason FROM trades.quarantine", "--format", "csv").out
+    )
+    file.write_bytes(gzip.compress(rows)[:-12])
+    cut = trades("push", "trades", str(file))
+    assert (cut.code, "Traceback" in cut.err) == (1, False)
+    assert "can't be unpacked" in cut.err
+
+
+def test_a_header_that_is_no_text_is_told(trades: Run, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes("symbol,größe,at\n".encode("latin-1"))
+    ran = trades("push", "trades", str(file))
+    assert (ran.code, "Traceback" in ran.err) == (1, False)
+    assert "The first line is not text in UTF-8. Nothing was pushed." in ran.err
 
 
 def test_rows_that_do_not_fit_go_to_the_quarantine_and_the_rest_goes_on(trades: Run, tmp_path: Path) -> None:
@@ -325,6 +353,10 @@ def test_a_quoted_line_break_in_csv_is_part_of_its_value(trades: Run, tmp_path: 
     ("name", "content", "message"),
     [
         ("rows.csv", "symbol,colour,at\nA,red,2026-01-30 14:46:00\n", "no column 'colour'"),
+        ("rows.csv", "symbol,prise,at\nA,1,2026-01-30 14:46:00\n", "did you mean 'price'?"),
+        ("rows.csv", "symbol,price\nA,1\n", "The rows lack at, the time of stream 'trades'"),
+        ("rows.csv", "symbol;price;at\nA;1;2026-01-30 14:46:00\n", "OPTIONS (sep ';')"),
+        ("rows.csv.gz", "symbol,at\nA,2026-01-30 14:46:00\n", "can't be unpacked: Not a gzipped file"),
         ("rows.parquet", "not parquet", "can't be read as parquet"),
         ("rows.txt", "", "The format of"),
     ],
@@ -403,7 +435,7 @@ def test_push_into_an_unknown_stream_or_from_a_missing_file(trades: Run, tmp_pat
     assert "No such file" in trades("push", "trades", str(tmp_path / "rows.csv")).err
 
 
-# -- status, bench --
+# -- status --
 
 
 def test_status_for_people_and_programs(trades: Run) -> None:
@@ -414,6 +446,10 @@ def test_status_for_people_and_programs(trades: Run) -> None:
     status = json.loads(trades("status", "--json").out)
     assert status["streams"][0]["rows"] == 3
     assert status["queries"][0]["name"] == "dear"
+    kinds = {each["kind"]: each for each in status["derived"]}
+    assert kinds["results"]["disk_bytes"] > 0
+    assert re.search(r"^results +│ +1 │", ran.out, re.M)
+    assert re.search(r"^derived state takes .* of 1.9 GB of memory, .* of 34 GB of disk$", ran.out, re.M)
 
 
 def test_status_of_an_empty_warehouse_says_what_to_do(run: Run, tmp_path: Path) -> None:
@@ -422,11 +458,3 @@ def test_status_of_an_empty_warehouse_says_what_to_do(run: Run, tmp_path: Path) 
         run("sql", *where, "-c", "CREATE STREAM s (a INT); DROP STREAM s")
     assert 'Create one: ladle sql -c "CREATE STREAM ..."' in run("status").out
     assert f"Create one: ladle sql -w '{other}' -c \"CREATE STREAM ...\"" in run("status", "-w", other).out
-
-
-def test_bench_lists_what_there_is_and_refuses_what_is_not(run: Run) -> None:
-    listed = run("bench")
-    assert listed.code == 0
-    ran = run("bench", "nonsense")
-    assert ran.code == 1
-    assert "Benchmark 'nonsense' not found." in ran.err

@@ -22,7 +22,7 @@ from ladle.testing.inline import connect_inline
 
 SLOW = "SELECT count(*) AS c FROM s a CROSS JOIN s b CROSS JOIN s c WHERE a.n * b.n % 7 + c.n = 3"
 SAYING_WHEN = """
-import sys, ladle.remote
+import sys, ladle.client
 from ladle.evaluate import duck
 from ladle.testing.inline import connect_inline
 run = duck.run
@@ -32,7 +32,7 @@ def say_and_run(*given, **how):
 duck.run = say_and_run
 """
 COMMAND = """
-ladle.remote.open_warehouse = lambda path, **_: connect_inline(path)
+ladle.client.open_warehouse = lambda path, **_: connect_inline(path)
 from ladle.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -152,3 +152,18 @@ def test_a_function_that_sleeps_is_not_waited_for(warehouse: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert (out, err) == ("interrupted\nasked\n[{'c': 3000}]\n", "")
     assert time.monotonic() - begin < STOPPED_SECONDS_MAX
+
+
+def test_control_c_while_the_program_exits_is_not_heard() -> None:
+    """Python takes its own handler away in the end: the signal would kill the program."""
+    program = (
+        "import atexit, os, signal, ladle.cli\n"
+        "class Late:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "ladle.cli.late = Late()  # let go of when modules are\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "ladle.cli.main = lambda: 0\n"
+        "ladle.cli.program()\n"
+    )
+    with heeding_interrupts():
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

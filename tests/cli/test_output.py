@@ -59,6 +59,11 @@ def test_an_answer_of_many_batches_is_written_whole_and_in_order(capsys: pytest.
 def test_explain_is_text_that_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
     line = "x" * 500
     assert written(pa.table({"plan": [line, "  y"]}), "table", capsys) == [line, "  y"]
+    statement = f"CREATE QUERY `q` AS\nSELECT {'x' * 200}"
+    assert written(pa.table({"statement": [statement]}), "table", capsys) == statement.splitlines()
+    # A column of a user's that has such a name is a column.
+    assert written(pa.table({"plan": [1]}), "table", capsys)[0] == "plan"
+    assert written(pa.table({"statement": ["a"]}), "table", capsys)[0] == "statement"
 
 
 def test_the_error_of_a_source_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ from prompt_toolkit.document import Document
 from ladle.cli.shell import NameCompleter, is_runnable
 
 WITHOUT_SPARK = """
-import sys, ladle.remote
+import sys, ladle.client
 from ladle.testing.inline import connect_inline
-ladle.remote.open_warehouse = lambda path, **_: connect_inline(path)
+ladle.client.open_warehouse = lambda path, **_: connect_inline(path)
 from ladle.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 from ladle.cli import parser
 from ladle.config import MEANING_OF_SQL, SparkStart
 from ladle.connection import serve
-from ladle.pipeline import session
+from ladle.pipeline import spark_session as session
 from ladle.testing import connect_inline
 
 

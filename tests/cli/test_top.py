@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.cli.conftest import Run
 from tests.cli.test_shell import Terminal
 
-from ladle.cli.overview import QUERIES_MAX, Key, Overview, Scroll, Sort, keys_of, pressed, render, share_out
+from ladle.cli.overview import QUERIES_MAX, Keystroke, Overview, Scroll, SortOrder, keys_of, pressed, render, share_out
 from ladle.cli.top import Looking
 from ladle.connection import serve as serve_socket
 from ladle.status import OperatorStatus, Pulse, QueryStatus, StreamStatus
@@ -109,41 +109,42 @@ def test_trouble_is_told_and_the_last_figures_stay() -> None:
 
 
 def test_keys_of_what_a_terminal_sends() -> None:
-    assert keys_of("sq") == [Key.SORT, Key.QUIT]
+    assert keys_of("sq") == [Keystroke.SORT, Keystroke.QUIT]
     assert keys_of("\x1b[A\x1b[B\x1bOB\x1b[5~\x1b[6~\x1b[H\x1b[F") == [
-        Key.UP, Key.DOWN, Key.DOWN, Key.PAGE_UP, Key.PAGE_DOWN, Key.HOME, Key.END,
+        Keystroke.UP, Keystroke.DOWN, Keystroke.DOWN, Keystroke.PAGE_UP,
+        Keystroke.PAGE_DOWN, Keystroke.HOME, Keystroke.END,
     ]  # fmt: skip
     # Keys that mean nothing here are no part of another's.
-    assert keys_of("x\x1b[1;5Cq\x1b[15~\x1b") == [Key.QUIT]
+    assert keys_of("x\x1b[1;5Cq\x1b[15~\x1b") == [Keystroke.QUIT]
 
 
 def test_keys_scroll_sort_and_quit() -> None:
-    def after(scroll: Scroll, *keys: Key) -> Scroll:
+    def after(scroll: Scroll, *keys: Keystroke) -> Scroll:
         for key in keys:
             moved = pressed(scroll, key, page=10, total=25)
             assert moved is not None
             scroll = moved
         return scroll
 
-    assert pressed(Scroll(), Key.QUIT, page=10, total=25) is None
-    assert after(Scroll(), Key.DOWN, Key.DOWN, Key.UP).first == 1
-    assert after(Scroll(), Key.UP).first == 0
-    assert after(Scroll(), Key.PAGE_DOWN).first == 10
-    assert after(Scroll(), Key.PAGE_DOWN, Key.PAGE_DOWN).first == 15
-    assert after(Scroll(), Key.END, Key.PAGE_UP).first == 5
-    assert after(Scroll(), Key.END, Key.HOME).first == 0
-    assert after(Scroll(first=9), Key.SORT) == Scroll(Sort.NAME)
-    assert after(Scroll(Sort.NAME), Key.SORT).sort is Sort.BUSY
-    assert pressed(Scroll(), Key.PAGE_DOWN, page=10, total=3) == Scroll()
+    assert pressed(Scroll(), Keystroke.QUIT, page=10, total=25) is None
+    assert after(Scroll(), Keystroke.DOWN, Keystroke.DOWN, Keystroke.UP).first == 1
+    assert after(Scroll(), Keystroke.UP).first == 0
+    assert after(Scroll(), Keystroke.PAGE_DOWN).first == 10
+    assert after(Scroll(), Keystroke.PAGE_DOWN, Keystroke.PAGE_DOWN).first == 15
+    assert after(Scroll(), Keystroke.END, Keystroke.PAGE_UP).first == 5
+    assert after(Scroll(), Keystroke.END, Keystroke.HOME).first == 0
+    assert after(Scroll(first=9), Keystroke.SORT) == Scroll(SortOrder.NAME)
+    assert after(Scroll(SortOrder.NAME), Keystroke.SORT).sort is SortOrder.BUSY
+    assert pressed(Scroll(), Keystroke.PAGE_DOWN, page=10, total=3) == Scroll()
 
 
 def test_scrolling_shows_further_queries() -> None:
     overview = full()
     page = share_out(overview, 24).queries
-    by_name = drawn(overview, Scroll(Sort.NAME))
+    by_name = drawn(overview, Scroll(SortOrder.NAME))
     assert sum("query_" in line for line in by_name) == page
     assert "query_000" in "\n".join(by_name)
-    last = drawn(overview, Scroll(Sort.NAME, first=1_000))
+    last = drawn(overview, Scroll(SortOrder.NAME, first=1_000))
     assert "query_049" in "\n".join(last)
     assert f"{51 - page} to 50 of 50 queries, by name" in last[-1]
 

@@ -15,8 +15,8 @@ from ladle.errors import TypeMismatch
 from ladle.schema import type_name
 from ladle.sql.conform import NotConformant, Translated, translate_query
 from ladle.sql.conformant.casts import CASTS
-from ladle.sql.conformant.entries import Entry, Param
-from ladle.sql.conformant.functions import LIST
+from ladle.sql.conformant.signatures import Param, Signature
+from ladle.sql.conformant.the_list import LIST
 from ladle.sql.dialect import DIALECT
 
 COMBINATIONS_MAX = 80
@@ -28,7 +28,7 @@ class Case:
     label: str
     spark: str
     translated: Translated
-    entry: Entry | None = None
+    entry: Signature | None = None
 
     @property
     def expression(self) -> str:
@@ -50,7 +50,7 @@ def _choices(param: Param, copy: str) -> list[tuple[str, str]]:
     return [(f"v.{name_of(type_, copy)}", type_name(type_)) for type_ in param.types]
 
 
-def _calls(entry: Entry) -> list[tuple[str, str]]:
+def _calls(entry: Signature) -> list[tuple[str, str]]:
     params = entry.params + ((entry.params[-1],) if entry.variadic else ())
     combinations = list(itertools.product(*(_choices(p, COPIES[i % 3]) for i, p in enumerate(params))))
     if len(params) > 2 and len(combinations) > COMBINATIONS_MAX:
@@ -76,7 +76,7 @@ def scalar_cases() -> list[Case]:
     return list(cases.values())
 
 
-def _add(cases: dict[str, Case], label: str, text: str, entry: Entry | None) -> None:
+def _add(cases: dict[str, Case], label: str, text: str, entry: Signature | None) -> None:
     with suppress(NotConformant, TypeMismatch):
         cases[text] = Case(label, text, translated(text), entry)
 
@@ -108,7 +108,7 @@ def cast_cases() -> list[Case]:
 def aggregate_cases() -> list[Case]:
     cases = []
     for entry in LIST:
-        if entry.aggregate:
+        if entry.aggregate and entry.spark:
             for label, text in _calls(entry):
                 forms = [(label, text)]
                 if entry.distinct:

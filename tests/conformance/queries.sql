@@ -78,3 +78,44 @@ SELECT r.b AS b, window(r.at, '5 hours').start AS f, window(r.at, '5 hours').end
 SELECT r.b AS b, window(r.at, '90 minutes', '90 minutes', '20 minutes') AS w, max(r.x) AS x FROM r GROUP BY r.b, window(r.at, '90 minutes', '90 minutes', '20 minutes')
 SELECT (q.w).start AS f, q.n AS n FROM (SELECT window(r.at - INTERVAL 30000 DAYS, 'interval 1 day 7 hours') AS w, count(*) AS n FROM r WHERE r.x > 0 GROUP BY r.b, window(r.at - INTERVAL 30000 DAYS, 'interval 1 day 7 hours')) AS q
 SELECT count(*) AS n FROM r GROUP BY r.b, window(r.at, '5 hours') HAVING (window).end > TIMESTAMP '2024-01-01 12:00:00' ORDER BY (window).start, n
+-- time windows that overlap, and sessions
+SELECT window(r.at, '6 hours', '2 hours').start AS f, r.b AS b, count(*) AS n, sum(r.x) AS x, count(DISTINCT r.k) AS k FROM r GROUP BY window(r.at, '6 hours', '2 hours'), r.b
+SELECT window(r.at, '7 hours', '2 hours', '45 minutes') AS w, min(r.x) AS x, avg(r.x) AS a FROM r WHERE r.x > 0 GROUP BY window(r.at, '7 hours', '2 hours', '45 minutes')
+SELECT window(r.at - INTERVAL 30000 DAYS, '5 hours', '3 hours', '-1 hour').end AS e, count(*) AS n FROM r GROUP BY window(r.at - INTERVAL 30000 DAYS, '5 hours', '3 hours', '-1 hour')
+SELECT count(*) AS n, max(r.x) AS x FROM r GROUP BY window(r.at, '1 day', '6 hours'), r.k HAVING (window).end > TIMESTAMP '2024-01-01 12:00:00' AND count(*) > 1 ORDER BY (window).start, n, x
+SELECT a.w AS w, count(*) AS n FROM (SELECT window(r.at, '6 hours', '3 hours') AS w, r.k AS k FROM r GROUP BY window(r.at, '6 hours', '3 hours'), r.k) AS a GROUP BY a.w
+SELECT window(r.at, '6 hours', '3 hours').start AS w, s.name AS name, count(*) AS n FROM r LEFT JOIN s ON r.k = s.k GROUP BY s.name, window(r.at, '6 hours', '3 hours')
+SELECT session_window(r.at, '3 hours').start AS f, session_window(r.at, '3 hours').end AS t, count(*) AS n, sum(r.x) AS x FROM r GROUP BY session_window(r.at, '3 hours')
+SELECT session_window(r.at, '2 hours 59 minutes') AS w, count(*) AS n FROM r GROUP BY session_window(r.at, '2 hours 59 minutes')
+SELECT session_window(r.at, '4 hours').end AS t, r.k AS k, count(*) AS n, count(DISTINCT r.x) AS x, max(r.s) AS s FROM r GROUP BY r.k, session_window(r.at, '4 hours')
+SELECT session_window(r.at, '7 hours') AS w, r.b AS b, r.x % 2 AS o, count(*) AS n FROM r WHERE r.id < 11 GROUP BY r.x % 2, session_window(r.at, '7 hours'), r.b HAVING (session_window).start > TIMESTAMP '2024-01-01 02:00:00'
+SELECT session_window(r.at, '3 hours').start AS w, r.y AS y, count(*) AS n FROM r GROUP BY session_window(r.at, '3 hours'), r.y
+SELECT session_window(r.at, '10 hours').start AS w, s.name AS name, count(*) AS n FROM r JOIN s ON r.k = s.k GROUP BY s.name, session_window(r.at, '10 hours')
+-- decimals of many digits: sums, products and quotients of sums
+SELECT r.k AS k, sum(r.d * r.d * r.d) AS a, sum(r.d * (1 - r.d) * (1 + r.d)) AS c, 100.00 * sum(r.d * r.d) / sum(r.d * r.d + 1) AS e FROM r GROUP BY r.k
+SELECT sum(CAST(r.d AS DECIMAL(32,4)) * CAST(r.x AS DECIMAL(12,2))) AS a, sum(CAST(r.d AS DECIMAL(35,10))) AS c FROM r
+-- spread, order and choice
+SELECT r.b AS b, stddev(r.y) AS a, var_pop(r.y) AS c, round(corr(r.x, r.id), 9) AS e, stddev(r.d) AS f, percentile(r.x, 0.25) AS g, median(r.y) AS h FROM r GROUP BY r.b
+SELECT r.k AS k, percentile_cont(0.9) WITHIN GROUP (ORDER BY r.x) AS a, percentile(r.y, 0.5) FILTER (WHERE r.x > 0) AS c FROM r GROUP BY r.k
+SELECT r.k AS k, max_by(r.s, r.id) AS a, min_by(r.x, r.id) FILTER (WHERE r.b) AS c, max_by(r.id, struct(r.y, r.id)) AS e, min_by(r.id, struct(r.s, r.id)) AS f, max_by(r.at, r.id) FILTER (WHERE r.x > 1) AS g FROM r GROUP BY r.k
+SELECT r.id AS id, max_by(r.s, r.id) OVER (PARTITION BY r.b ORDER BY r.id) AS a, stddev(r.x) OVER (ORDER BY r.id ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS c FROM r
+SELECT r.b AS b, string_agg(r.s, ', ') WITHIN GROUP (ORDER BY r.id DESC) AS a, listagg(r.s) WITHIN GROUP (ORDER BY r.x NULLS LAST, r.id) AS c, listagg(DISTINCT r.s, '-') WITHIN GROUP (ORDER BY r.s DESC) AS e, listagg(r.s, '{}') WITHIN GROUP (ORDER BY r.id) FILTER (WHERE r.x > 1) AS f FROM r GROUP BY r.b
+SELECT count(any_value(r.id)) OVER () AS n, any_value(r.k) IS NULL AS a FROM r GROUP BY r.k
+SELECT r.id AS id, sum(r.x) FILTER (WHERE r.b) OVER (PARTITION BY r.k) AS t FROM r
+SELECT max(r.s) LIKE 'b%' AS a FROM r
+-- windows over groups, frames of time, places and shares
+SELECT r.k AS k, count(*) AS n, rank() OVER (ORDER BY count(*) DESC) AS place, sum(sum(r.x)) OVER () AS t, 100.0 * sum(r.x) / sum(sum(r.x)) OVER () AS share FROM r GROUP BY r.k
+SELECT r.k + 1 AS k, max(r.x) - lag(max(r.x)) OVER (ORDER BY r.k + 1) AS d FROM r GROUP BY r.k + 1
+SELECT r.id AS id, sum(r.x) OVER (ORDER BY r.at RANGE BETWEEN INTERVAL '7' HOURS PRECEDING AND CURRENT ROW) AS a, count(*) OVER (PARTITION BY r.b ORDER BY r.at RANGE BETWEEN INTERVAL 10 HOURS PRECEDING AND INTERVAL 1 HOUR FOLLOWING) AS c, max(r.x) OVER (ORDER BY r.at DESC RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 3 HOURS FOLLOWING) AS e FROM r
+SELECT r.id AS id, first_value(r.s) OVER (PARTITION BY r.b ORDER BY r.id) AS a, last_value(r.x) OVER (PARTITION BY r.b ORDER BY r.id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS c, nth_value(r.id, 2) OVER (ORDER BY r.id) AS e, ntile(5) OVER (ORDER BY r.id) AS f, percent_rank() OVER (ORDER BY r.y) AS g, cume_dist() OVER (PARTITION BY r.b ORDER BY r.x) AS h FROM r
+-- sets of groups
+SELECT r.k AS k, r.b AS b, count(*) AS n, sum(r.x) AS t FROM r GROUP BY ROLLUP (r.k, r.b)
+SELECT r.k AS k, r.y AS y, max(r.k) AS m, coalesce(r.k, -1) AS c FROM r GROUP BY CUBE (r.k, r.y) HAVING count(*) > 1
+SELECT r.k AS k, r.b AS b, count(*) AS n FROM r GROUP BY GROUPING SETS ((r.k), (r.k, r.b), ())
+SELECT r.k AS k, count(*) AS n FROM r WHERE r.id < 0 GROUP BY GROUPING SETS ((r.k), ())
+SELECT r.b AS b, r.k AS k, count(*) AS n FROM r GROUP BY r.b, ROLLUP (r.k)
+-- times and texts
+SELECT timestamp_seconds(floor(unix_timestamp(r.at) / 600) * 600) AS a, from_unixtime(unix_timestamp(r.at) div 60 * 60) AS c, date_format(r.at, 'EEEE, d MMMM yyyy h:mm a') AS e, date_format(r.day, 'yyyy/MM') AS f, r.id AS id FROM r
+SELECT timestampdiff(HOUR, r.at, TIMESTAMP '2024-01-02 01:00:00') AS a, timestampdiff(DAY, TIMESTAMP '2024-01-02 01:00:00', r.at) AS c, timestampadd(MINUTE, 90, r.at) AS e, to_timestamp('2024-01-01 10:00:00') < r.at AS f, r.id AS id FROM r
+SELECT r.s LIKE ANY ('a%', '_') AS a, r.s LIKE ALL ('a%', '%b%') AS c, r.s ILIKE 'B%' AS e, r.s NOT ILIKE '%A%' AS f, r.s REGEXP '^[a-z]+$' AS g, r.id AS id FROM r
+SELECT regexp_extract('/shop/42?x=7', '^/([a-z]+)/(\\d+)', 2) AS a, split_part('a/b/c', '/', -1) AS c, substring_index('www.apache.org', '.', -2) AS e, r.id AS id FROM r

@@ -13,7 +13,7 @@ import sqlglot
 from tests.conformance.engines import connection, differs, in_spark_frame
 
 from ladle.sql.conform import translate_query
-from ladle.sql.conformant.functions import LIST
+from ladle.sql.conformant.the_list import LIST
 from ladle.sql.dialect import DIALECT
 
 SHAPES = ("{}", "a{}b", "a{}Σ", "{}Σ", "aΣ{}", "aΣ{}b", "Σ{}Σ", " {} ")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.conformance.calls import Case, cast_cases, scalar_cases
 from tests.conformance.engines import connection, differs, in_duckdb, in_spark, in_spark_frame, split, zoned
@@ -53,8 +54,8 @@ def _problem(case: Case, theirs: pa.Table, ours: pa.Table, index: int) -> str | 
     named = {
         name: given.column(name)[at].as_py() for name in given.column_names if re.search(rf"\b{name}\b", case.spark)
     }
-    spark = "raises" if spark_raised[at].as_py() else repr(expected[at].as_py())
-    duck = "raises" if duckdb_raised[at].as_py() else repr(actual[at].as_py())
+    spark = "raises" if spark_raised[at].as_py() else str(pc.cast(expected[at : at + 1], pa.string())[0])
+    duck = "raises" if duckdb_raised[at].as_py() else str(pc.cast(actual[at : at + 1], pa.string())[0])
     return f"{case.label}: {len(rows)} rows, {case.spark} of {named}: Spark {spark}, DuckDB {duck}"
 
 

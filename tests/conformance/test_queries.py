@@ -9,13 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import sqlglot
 from tests.conformance.engines import zoned
 from tests.conformance.values import naive
 
 from ladle.schema import TIMESTAMP, type_name
 from ladle.sql.conform import translate_query
-from ladle.sql.dialect import DIALECT
+from ladle.sql.script import bound_tree, only_chunk
 
 QUERIES = [
     line
@@ -87,7 +86,7 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize("text", QUERIES, ids=range(len(QUERIES)))
 def test_query(engines: Any, text: str) -> None:
     spark, con = engines
-    translated = translate_query(sqlglot.parse_one(text, dialect=DIALECT), {"r": R.schema, "s": S.schema})
+    translated = translate_query(bound_tree(only_chunk(text)), {"r": R.schema, "s": S.schema})
     theirs = spark.sql(text).toArrow()
     ours = con.sql(translated.sql).to_arrow_table()
     assert ours.schema.names == translated.schema.names == theirs.schema.names

@@ -10,8 +10,8 @@ from sqlglot import exp
 from ladle.errors import TypeMismatch, UnknownName, Unsupported
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
 from ladle.sql.conform import NotConformant, arrow_type, check_functions, translate_factor, translate_query
-from ladle.sql.conformant.functions import LIST
 from ladle.sql.conformant.known import known_functions
+from ladle.sql.conformant.the_list import LIST
 from ladle.sql.dialect import DIALECT
 
 SCHEMA = pa.schema(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
-from ladle.sql.conformant.entries import ANY_TYPES
+from ladle.sql.conformant.signatures import ANY_TYPES
 
 ROWS = 441
 EDGES = 21

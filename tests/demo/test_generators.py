@@ -11,7 +11,7 @@ import pytest
 
 from ladle.demo.generators import Building, Feed, Market, Network, with_malformed
 from ladle.demo.scenario import FILE_STREAMS, STREAMS
-from ladle.sql.statements import CreateStream
+from ladle.sql.statement_types import CreateStream
 
 BEGIN = 1_800_000_000_000_000
 SECOND = 1_000_000

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from ladle.demo.run import closing_text, headline
 from ladle.demo.scenario import LATE, STREAMS, standing_queries
-from ladle.demo.view import Picture, QueryLine, StreamLine, count_text, coverage_bar, render, spark_line
+from ladle.demo.view import DemoPicture, QueryLine, StreamLine, count_text, coverage_bar, render, spark_line
 
 
-def drawn(picture: Picture, width: int = 120, height: int = 40) -> str:
+def drawn(picture: DemoPicture, width: int = 120, height: int = 40) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
     console.print(render(picture, width=width, height=height))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -40,7 +40,7 @@ def test_counts() -> None:
 
 
 def test_the_view_shows_streams_queries_the_answer_and_what_to_type() -> None:
-    picture = Picture("a test", "/tmp/lake", seconds=75, seconds_max=90, epoch=1_234)
+    picture = DemoPicture("a test", "/tmp/lake", seconds=75, seconds_max=90, epoch=1_234)
     picture.streams["trades"] = StreamLine("trades", "files", rows=2_500_000, rate=600, quarantined=7)
     picture.streams["quotes"] = StreamLine("quotes", "pushed", error="the disk is full")
     picture.queries["movers"] = QueryLine(
@@ -61,14 +61,16 @@ def test_the_view_shows_streams_queries_the_answer_and_what_to_type() -> None:
 
 
 def test_a_narrow_terminal_does_not_break_the_view() -> None:
-    picture = Picture("a test", "/tmp/lake")
+    picture = DemoPicture("a test", "/tmp/lake")
     picture.streams["trades"] = StreamLine("trades", "files")
     assert all(len(line) <= 50 for line in drawn(picture, width=50).splitlines())
 
 
-def full_picture() -> Picture:
+def full_picture() -> DemoPicture:
     """Every stream and query of the demonstration, with as much to show as there can be."""
-    picture = Picture("real market, real building, real network", "/tmp/ladle-demo-abc/warehouse", 75, 90, epoch=412)
+    picture = DemoPicture(
+        "real market, real building, real network", "/tmp/ladle-demo-abc/warehouse", 75, 90, epoch=412
+    )
     picture.queries_total, picture.address = 1_001, "http://127.0.0.1:8642"
     for name in STREAMS:
         picture.streams[name] = StreamLine(name, "Spark file source (Parquet)", 999_999, 20_576, 1_234, 398, 12)

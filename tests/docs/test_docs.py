@@ -19,11 +19,13 @@ import ladle
 from ladle import errors
 from ladle.cli import parser
 from ladle.cli.shell import HELP
+from ladle.clock import ManualClock
 from ladle.config import Settings
+from ladle.define.source_definitions import FORMATS
+from ladle.define.source_options import MQTT_OPTIONS
 from ladle.engine import Database
-from ladle.engine.defining import FORMATS
-from ladle.engine.options import MQTT_OPTIONS
-from ladle.sql.statements import Statement
+from ladle.sql import split_script
+from ladle.sql.statement_types import Statement
 from ladle.testing import connect_inline
 
 ROOT = Path(__file__).parents[2]
@@ -77,15 +79,20 @@ STATEMENT_HEADINGS = {
     "Advance": "### ALTER STREAM ... ADVANCE TO",
     "DropStream": "### DROP STREAM",
     "CreateTable": "### CREATE TABLE",
+    "CreateTableAs": "### CREATE TABLE",
+    "ShowCreate": "### SHOW CREATE",
+    "AddTableColumn": "### ALTER TABLE ... ADD COLUMN",
     "DropTable": "### DROP TABLE",
     "InsertRows": "## INSERT",
     "InsertTableValues": "## INSERT",
     "InsertValues": "## INSERT",
     "UpdateRows": "### UPDATE",
     "DeleteRows": "### DELETE",
+    "MergeRows": "### MERGE",
     "ShowTables": "### SHOW TABLES",
     "CreateQuery": "### CREATE QUERY",
     "DropQuery": "### DROP QUERY",
+    "ShowViews": "### CREATE VIEW",
     "CreateFunction": "### CREATE FUNCTION",
     "DropFunction": "### DROP FUNCTION",
     "ShowFunctions": "### SHOW FUNCTIONS",
@@ -108,6 +115,7 @@ STATEMENT_HEADINGS = {
     "Grant": "### GRANT",
     "Revoke": "### REVOKE",
     "ShowGrants": "### SHOW GRANTS",
+    "ShowDerived": "### SHOW DERIVED",
 }
 
 
@@ -138,7 +146,16 @@ def test_every_call_of_the_interface_is_documented() -> None:
     for name in ("create_function", "drop_function", "functions", "create_table", "drop_table", "insert", "tables"):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
-    for name in ("create_source", "drop_source", "start_sources", "backup", "verify", "explain", "explain_tree"):
+    for name in (
+        "create_source",
+        "drop_source",
+        "start_sources",
+        "backup",
+        "verify",
+        "explain",
+        "explain_tree",
+        "derived",
+    ):
         assert hasattr(Database, name)
         assert f"db.{name}(" in PYTHON
     for name in inspect.signature(Database.create_function).parameters:
@@ -187,22 +204,26 @@ def test_the_shell_names_only_statements_that_exist() -> None:
     headings = re.findall(r"^##+ (.*)$", SQL, re.M)
     for statement in named:
         assert any(heading.startswith(statement.split(" INTO")[0]) for heading in headings), statement
+    assert {"CREATE SOURCE", "GRANT", "SHOW DERIVED"} <= set(named)
 
 
 def test_the_subscription_of_the_documentation_does_what_it_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    example = re.search(r"```python\n(.*?)```", PYTHON.partition("## Subscriptions")[2], re.S)
-    assert example is not None
+    """All examples of the section, in order; what they print is what is said beside it."""
+    section = PYTHON.partition("## Subscriptions")[2].partition("\n## ")[0]
+    examples = re.findall(r"```python\n(.*?)```", section, re.S)
+    assert len(examples) == 5
     with connect_inline(tmp_path / "warehouse") as db:
         db.sql("CREATE STREAM trades (size INT)")
         db.register("SELECT size FROM trades WHERE size > 9", name="large")
-        db.push("trades", [{"size": 10}, {"size": 1}], wait=True)
         names: dict[str, Any] = {"db": db}
-        exec(compile(example[1], "example.py", "exec"), names)
-        assert capsys.readouterr().out == "1 [{'size': 10}]\n"
+        for example in examples:
+            exec(compile(example, "example.py", "exec"), names)
+            said = re.findall(r"print\(.*\)  # (.*?)(?:(?<=]): .*)?$", example, re.M)
+            assert capsys.readouterr().out.splitlines() == said
         db.push("trades", [{"size": 11}], wait=True)
-        assert names["again"].next(0.0).to_pylist() == [{"size": 11}]
+        assert names["again"].next(0.0).inserted.to_pylist() == [{"size": 11}]
 
 
 def test_the_answer_of_the_documentation_is_used_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,6 +245,9 @@ def test_the_past_of_the_documentation_is_as_it_says(tmp_path: Path, capsys: pyt
         assert said is not None
         assert capsys.readouterr().out.strip() == said[1]
         assert db.invoke("busy", now="2026-01-31 10:30:00").to_pylist() == [{"visits": 2}]
+        again = re.findall(r"```python\n(.*?)```", PYTHON.partition("### The past")[2], re.S)[1]
+        exec(again, {"db": db, "q": db.query("busy")})
+        assert capsys.readouterr().out == "{'visits': 2} {'visits': 2} {'visits': 3}\n"
 
 
 def test_the_functions_of_the_documentation_do_what_they_say(tmp_path: Path) -> None:
@@ -261,6 +285,35 @@ def test_the_time_windows_of_the_documentation_do_what_they_say(tmp_path: Path) 
         ]
 
 
+@pytest.mark.parametrize("materialize", ["none", "complete"])
+def test_the_clauses_of_the_documentation_do_what_they_say(tmp_path: Path, materialize: str) -> None:
+    """QUALIFY and its like, and functions that take no Spark: as standing queries, asked before and after more rows."""
+    clauses, functions = (next(b for b in sql_blocks() if word in b) for word in ("QUALIFY", "timestamp_seconds"))
+    texts = [text.removesuffix(";") for text in (*split_script(clauses), *split_script(functions))]
+    at = datetime(2026, 1, 30, 9, 3, tzinfo=UTC)
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE, size INT, at TIMESTAMP) TIMESTAMP BY at")
+        db.sql("CREATE TABLE companies (symbol STRING)")
+        db.sql("INSERT INTO companies VALUES ('SAP')")
+        standing = [db.register(t, name=f"q{n}", materialize=materialize) for n, t in enumerate(texts)]
+        for symbol, price, minutes in (("IBM", 1.0, 0), ("KO", 2.0, 1), ("IBM", 4.0, 2)):
+            row = {"symbol": symbol, "price": price, "size": 5, "at": at + timedelta(minutes=minutes)}
+            db.push("trades", [row], wait=True)
+            [query.invoke() for query in standing]
+        last, by_hour, named, rolled, spread = (query.invoke().to_pylist() for query in standing)
+    assert [(row["symbol"], row["price"]) for row in last] == [("IBM", 4.0), ("KO", 2.0)]
+    assert by_hour == [{"hour": 9, "IBM": 10, "coke": 5}]
+    assert sorted(row["symbol"] for row in named) == ["IBM", "IBM", "KO", "SAP"]
+    assert {(row["symbol"], row["day"], row["trades"]) for row in rolled} == {
+        *{("IBM", "2026-01-30", 2), ("IBM", None, 2)},
+        *{("KO", "2026-01-30", 1), ("KO", None, 1), (None, None, 3)},
+    }
+    ibm = next(row for row in spread if row["symbol"] == "IBM")
+    assert ibm["ten_minutes"] == datetime(2026, 1, 30, 9, tzinfo=UTC)
+    assert abs(ibm["deviation"] ** 2 - 4.5) < 1e-9
+    assert (ibm["large"], ibm["last"], ibm["path"]) == (5.0, 4.0, "IBM,IBM")
+
+
 def test_the_plan_of_the_documentation_is_what_explain_shows(tmp_path: Path) -> None:
     section = SQL.partition("\n## EXPLAIN\n")[2].partition("\n## ")[0]
     shown = re.findall(r"```text\n(.*?)```", section, re.S)
@@ -286,9 +339,17 @@ def test_the_tables_of_the_documentation_do_what_they_say(tmp_path: Path) -> Non
             "3 rows inserted into companies",
             "1 row inserted into companies",
             "query traded stands",
+            "table seen created",
+            "2 rows inserted into seen",
+            "1 row inserted into seen",
+            "3 rows updated in seen",
+            "table listed created with 2 rows",
             "1 row updated in companies",
             "4 rows updated in companies",
             "1 row deleted from companies",
+            "column times added to seen",
+            "1 row merged into seen",
+            "2 rows deleted from listed",
         ]
         expected = [{"country": "GB", "value": 3.0}, {"country": "US", "value": 6.0}]
         assert sorted(db.invoke("traded").to_pylist(), key=lambda row: row["country"]) == expected
@@ -296,8 +357,8 @@ def test_the_tables_of_the_documentation_do_what_they_say(tmp_path: Path) -> Non
         assert example is not None
         names: dict[str, Any] = {"db": db}
         exec(compile(example[1], "example.py", "exec"), names)
-        assert [table.name for table in db.tables()] == ["companies", "limits"]
-        assert [table.rows for table in db.tables()] == [3, 3]
+        assert [table.name for table in db.tables()] == ["companies", "seen", "listed", "limits"]
+        assert [table.rows for table in db.tables()] == [3, 3, 0, 3]
 
 
 def test_the_sources_of_the_documentation_can_be_defined(tmp_path: Path) -> None:
@@ -378,3 +439,25 @@ def test_the_tutorial_of_the_readme_runs_and_prints_what_it_says(tmp_path: Path)
     assert "'KO'" not in done.stdout
     # Spark's own noise is off.
     assert "WARN" not in done.stderr
+
+
+def test_as_of_of_the_documentation_runs(tmp_path: Path) -> None:
+    section = SQL.partition("\n### AS OF\n")[2].partition("\n## ")[0]
+    example = re.search(r"```sql\n(.*?)```", section, re.S)
+    assert example is not None
+    at = datetime(2026, 1, 31, 9, 55, tzinfo=UTC)
+    with connect_inline(tmp_path / "warehouse", clock=ManualClock(at)) as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE, at TIMESTAMP) TIMESTAMP BY at")
+        db.sql("CREATE TABLE companies (symbol STRING, name STRING)")
+        db.sql("INSERT INTO companies VALUES ('a', 'Acme')")
+        db.register("SELECT symbol, price FROM trades [RANGE 10 MINUTES] WHERE price > 100", name="expensive")
+        db.push("trades", [{"symbol": "a", "price": 101.0, "at": at}], wait=True)
+        entry = db.sql("SELECT 1").entry
+        db.push("trades", [{"symbol": "a", "price": 102.0, "at": at + timedelta(minutes=20)}], wait=True)
+        answers = [db.sql(text).to_pylist() for text in split_script(example[1].replace("42", str(entry)))]
+    assert answers == [
+        [{"symbol": "a", "max(price)": 101.0}],
+        [{"symbol": "a", "was": 101.0, "price": 101.0}, {"symbol": "a", "was": 101.0, "price": 102.0}],
+        [{"symbol": "a", "name": "Acme"}],
+        [{"symbol": "a", "price": 101.0}],
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ladle.config import Settings
-from ladle.server.errors import _STATUS
-from ladle.server.run import Server
+from ladle.protocols.http.error_shape import _STATUS
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 HTTP = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
@@ -36,12 +37,22 @@ def test_every_example_works(tmp_path: Path) -> None:
                 outputs.append(done.stdout)
         finally:
             server.stop()
-    assert len(outputs) == 8
+    assert len(outputs) == 10
     assert '"epoch":1' in outputs[1]
     assert '"rows":[{"symbol":"IBM"' in outputs[3]
     assert '"IBM",193.5' in outputs[4]
     assert '"n":1' in outputs[5]
     assert '"epoch":1' in outputs[6]
+    described = re.search(r"```json\n(.*?)```", HTTP.partition("## Changes")[2], re.S)
+    assert described is not None
+    (delta,) = json.loads(outputs[8])["deltas"]
+    shown = json.loads(described[1])
+    varying = ("position", "entry")
+    assert {**delta, **{name: shown[name] for name in varying}} == shown
+    assert delta["position"] == f"e{delta['entry']}n1769783400000000q1"
+    head, row = outputs[9].splitlines()
+    assert head.startswith('"_change","_now","_out","symbol"')
+    assert row.startswith('1,2026-01-30 14:30:00.000000Z,2026-01-30 15:30:00.000000Z,"IBM"')
     assert '"tree":{"node":"StreamScan"' in outputs[7]
 
 

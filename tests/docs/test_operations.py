@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 
 import ladle
-from ladle.cli import main
+from ladle.cli import main, parser
+from ladle.config import Settings
 from ladle.testing import connect_inline
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "operations.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.S)
+    return str(found)
 
 
 def said(text: str) -> str:
@@ -47,3 +54,30 @@ def test_the_commands_of_the_page_do_what_it_says(
         with connect_inline(f"again{number}") as again:
             again._ingest.drain(again.catalog.streams["trades"])
             assert again.sql("SELECT symbol FROM trades").table.column(0).to_pylist() == ["IBM", "KO", "T"]
+
+
+def test_the_file_of_settings_is_read(tmp_path: Path) -> None:
+    (tmp_path / "ladle.toml").write_text(block("toml"))
+    settings = Settings.load({}, tmp_path / "ladle.toml")
+    assert (settings.anonymous, settings.derived_memory_bytes_max) == ("nobody", 8_000_000_000)
+    assert settings.spark_conf == {"spark.driver.memory": "4g"}
+
+
+def test_the_unit_starts_a_command_that_there_is() -> None:
+    (started,) = re.findall(r"ExecStart=\S*/ladle (.*)", block("ini"))
+    assert parser().parse_args(shlex.split(started)).config == "/etc/ladle/ladle.toml"
+
+
+def test_alerts_are_on_figures_that_there_are() -> None:
+    figures = set(re.findall(r"`(ladle_\w+)`", (DOCS / "http.md").read_text(encoding="utf-8")))
+    named = set(re.findall(r"ladle_\w+", block("yaml")))
+    assert len(named) > 5
+    assert named <= figures
+
+
+def test_limits_are_settings_with_their_names() -> None:
+    table = PAGE.partition("\n## Limits\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| [^|]+ \| `(\w+)` \|", table, re.M)
+    assert len(named) > 8
+    for name in named:
+        assert hasattr(Settings, name)

@@ -1,6 +1,6 @@
 """Partial aggregates in the engine: the same answers as DuckDB gives, from trees that follow data, files and queries.
 
-`both` asks twice, the second time with a plan that does not know what it folds, so that DuckDB runs it; in `make
+`both` asks twice, the second time such that nothing is kept or used, so that DuckDB runs the residual; in `make
 onspark` Spark does.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from tests.engine.rows import START, at, ticks, values
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
-from ladle.engine.reader import Reader
 from ladle.errors import EvaluationError, Gone
+from ladle.execute.reader import Reader
 from ladle.testing.one_row import at_one_row
 
 STREAM = "CREATE STREAM s (k STRING, n BIGINT, x DOUBLE, d DECIMAL(9, 2), at TIMESTAMP) TIMESTAMP BY at"
@@ -35,15 +34,12 @@ WINDOWS = (
 
 
 def answered(db: Database) -> int:
-    return db._invoker.aggregates.answered
+    return db._invoker.nodes.answered
 
 
 def in_duckdb(db: Database, name: str, now: datetime | None = None) -> pa.Table:
     with db._store.pin() as catalog:
-        plan = catalog.queries[name].plan
-        assert plan.residual.aggregate is not None
-        plan = replace(plan, residual=replace(plan.residual, aggregate=None))
-        return db._invoker.answer(plan, catalog, now=now).table
+        return db._invoker.answer(catalog.queries[name].plan, catalog, now=now, keep_nothing=True).table
 
 
 def rounded(table: pa.Table) -> list[list[Any]]:
@@ -152,7 +148,7 @@ def test_a_reopened_warehouse_folds_anew(late: Database, open_db: Open) -> None:
 @pytest.mark.parametrize("bytes_max", [0, 3_000])
 def test_what_is_kept_is_bounded(open_db: Open, bytes_max: int) -> None:
     """Without room everything is folded for each invocation, and the answers are the same."""
-    db = open_db(segment_rows_max=16, aggregates_bytes_max=bytes_max)
+    db = open_db(segment_rows_max=16, derived_memory_bytes_max=bytes_max)
     db.sql(STREAM)
     rng = random.Random(3)
     for number in range(4):
@@ -163,6 +159,7 @@ def test_what_is_kept_is_bounded(open_db: Open, bytes_max: int) -> None:
         for name in db.catalog.queries:
             both(db, name)
             assert db._invoker.aggregates.bytes <= bytes_max
+            assert sum(row.memory_bytes for row in db.derived()) <= bytes_max
 
 
 @pytest.fixture
@@ -215,7 +212,7 @@ def test_who_reads_the_past_will_read_on(db: Database, looked: list[int]) -> Non
 
 
 def test_a_long_window_takes_few_nodes(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ladle.stem.aggregates import RankedTree
+    from ladle.operators.aggregates import RankedTree
 
     db = open_db(segment_rows_max=1, compact_files_min=100_000)
     db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
@@ -398,7 +395,7 @@ def test_residual_rows_max_does_not_matter(open_db: Open) -> None:
 
 
 def test_random_times_at_every_edge(db: Database) -> None:
-    """One segment of tiles out of order, asked at many NOWs."""
+    """One segment of strips out of order, asked at many NOWs."""
     db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
     rng = random.Random(5)
     moments = [n + rng.uniform(-300, 300) for n in range(10_000)]

@@ -19,7 +19,7 @@ QUERY = "SELECT n FROM s WHERE n > 1 BEGIN NOW - INTERVAL 1 DAY END NOW"
 @pytest.fixture
 def auto(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> Database:
     """No background work: tests say when a beat is."""
-    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
+    monkeypatch.setattr("ladle.housekeeping.background.Background._work_loop", lambda _: None)
     db = open_db(auto_idle_seconds=100.0)
     db.sql("CREATE STREAM s (n BIGINT)")
     db.register(QUERY, name="q")
@@ -41,7 +41,7 @@ def numbers(db: Database) -> list[Any]:
 
 
 def beat(db: Database) -> None:
-    db._auto.look()
+    db._demands.look()
 
 
 def test_auto_is_the_default_and_begins_with_results_per_segment(auto: Database) -> None:
@@ -52,6 +52,15 @@ def test_auto_is_the_default_and_begins_with_results_per_segment(auto: Database)
     assert "auto: partial now, because it is new: results kept per segment" in auto.explain("q")
     assert numbers(auto) == [2, 3]
     assert auto.query("q").materialize == "auto"
+
+
+def test_asked_once_is_told_without_a_ratio(auto: Database, clock: ManualClock) -> None:
+    push(auto, 1, 2)
+    clock.advance(90 * SECOND)
+    beat(auto)
+    numbers(auto)
+    clock.advance(10 * SECOND)
+    assert "auto: partial now, because it was asked once or so lately: results" in auto.explain("q")
 
 
 def test_a_query_that_nobody_asks_is_swapped_out_and_back(auto: Database, clock: ManualClock) -> None:
@@ -106,8 +115,8 @@ def test_the_choice_follows_the_workload(auto: Database, clock: ManualClock) -> 
 
 
 def test_a_large_answer_is_not_kept(open_db: Open, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
-    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
-    db = open_db(kept_bytes_max=10_000)
+    monkeypatch.setattr("ladle.housekeeping.background.Background._work_loop", lambda _: None)
+    db = open_db(derived_memory_bytes_max=10_000)
     db.sql("CREATE STREAM s (n BIGINT)")
     db.register(QUERY, name="q")
     push(db, *range(1_000))
@@ -118,8 +127,8 @@ def test_a_large_answer_is_not_kept(open_db: Open, monkeypatch: pytest.MonkeyPat
 
 
 def test_results_stay_within_their_bytes(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
-    db = open_db(results_bytes_max=4_000)
+    monkeypatch.setattr("ladle.housekeeping.background.Background._work_loop", lambda _: None)
+    db = open_db(derived_disk_bytes_max=4_000)
     db.sql("CREATE STREAM s (n BIGINT)")
     db.register_many({f"q{i}": f"SELECT n FROM s WHERE n % 100 > {i}" for i in range(20)})
     for _ in range(10):
@@ -137,10 +146,10 @@ def test_results_stay_within_their_bytes(open_db: Open, monkeypatch: pytest.Monk
 
 
 def test_without_a_query_that_may_be_swapped_out_too_many_results_are_a_problem(open_db: Open) -> None:
-    db = open_db(results_bytes_max=1)
+    db = open_db(derived_disk_bytes_max=1)
     db.sql("CREATE STREAM s (n BIGINT)")
     db.register(QUERY, name="q", materialize="partial")
     push(db, 1, 2)
     db.maintain()
-    assert "results_bytes_max" in db.status().problems["clean-up"]
+    assert "derived_disk_bytes_max" in db.status().problems["clean-up"]
     assert numbers(db) == [2]

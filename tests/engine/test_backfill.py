@@ -13,8 +13,8 @@ from tests.engine.rows import TICKS, at, ticks, values
 from tests.waiting import wait_until
 
 from ladle.engine import Database
-from ladle.engine.backfill import Pace
-from ladle.stem.backfill import BackfillTask
+from ladle.ingest.backfill import Pace
+from ladle.stem.backfill_kernel import BackfillTask
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
 @pytest.fixture
 def jobs(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> tuple[Database, list[list[BackfillTask]]]:
     """A database whose backfill runs only when asked, and the jobs it ran."""
-    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
+    monkeypatch.setattr("ladle.housekeeping.background.Background._work_loop", lambda _: None)
     db = open_db(backfill_rows_max=10)
     ran: list[list[BackfillTask]] = []
     run = db._pipeline.run_backfill
@@ -59,7 +59,7 @@ def test_newest_first_in_small_jobs(jobs: Jobs) -> None:
         db.push("ticks", ticks(range(start, start + 4)), wait=True)
     db.register("SELECT n FROM ticks WHERE n > 0", name="q")
     assert db.backfill() == 5
-    scanned = [task.path.name for tasks in ran for task in tasks]
+    scanned = [task.file.name for tasks in ran for task in tasks]
     assert scanned == [file.name for file in reversed(db.catalog.streams["ticks"].files)]
     assert [len(tasks) for tasks in ran] == [2] * 5
     assert values(db.invoke("q")) == list(range(1, 40))
@@ -72,7 +72,7 @@ def test_only_what_a_window_touches(jobs: Jobs) -> None:
     db.register("SELECT n FROM ticks WHERE n > 0 BEGIN NOW - INTERVAL 5 SECONDS END NOW", name="q")
     db.register("SELECT n FROM ticks [ROWS 9] WHERE n > 1", name="r")
     db.backfill()
-    assert len({task.path for tasks in ran for task in tasks}) == 3
+    assert len({task.file.name for tasks in ran for task in tasks}) == 3
     assert all(status.coverage == 1.0 for status in db.status().queries)
 
 
@@ -243,7 +243,7 @@ def test_an_epoch_that_does_not_land_is_not_waited_for_for_ever(
     jobs: Jobs, epoch: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, ran = jobs
-    monkeypatch.setattr("ladle.engine.backfill._WAIT_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("ladle.ingest.backfill._WAIT_SECONDS_MAX", 0.01)
     assert db.backfill() == 1
     assert len(ran) == 1
     assert db.catalog.epoch == 1

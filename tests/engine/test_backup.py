@@ -18,13 +18,13 @@ from tests.engine.rows import TICKS, ticks, values
 
 import ladle
 from ladle.access import Role, User, secret_digest
-from ladle.archive.backup import DamagedBackup, read_manifest, writing
+from ladle.archive.backup_format import DamagedBackup, read_manifest, writing
 from ladle.archive.inbox import Pushed, list_pushed
 from ladle.archive.leases import Leases
+from ladle.backup.checkpoints import NEVER, files_until, last_done
 from ladle.catalog import Catalog
+from ladle.catalog.store import Store
 from ladle.engine import Database
-from ladle.engine.checkpoints import NEVER, files_until, last_done
-from ladle.engine.store import Store
 from ladle.errors import Closed, DamagedFile, Denied, LadleError, WarehouseBusy, WarehouseError
 from ladle.testing import connect_inline
 
@@ -198,7 +198,7 @@ def test_a_reader_that_can_hold_no_lease_misses_nothing(
             acts.pop()()
         return list_pushed(directory)
 
-    monkeypatch.setattr("ladle.engine.backup.list_pushed", listing)
+    monkeypatch.setattr("ladle.backup.copying.list_pushed", listing)
     reader.backup(tmp_path / "backup")
     with restored(tmp_path / "backup", tmp_path / "restored") as again:
         assert values(again.sql("SELECT n FROM ticks")) == [0, 1, 2, 5]
@@ -215,7 +215,7 @@ def test_files_that_are_compacted_meanwhile_stay(
         db.push("ticks", ticks([second]), wait=True)
     before = answers(db)
     asked = open_db(read_only=True) if read_only else db
-    copy = "ladle.archive.backup.Copying.copy"
+    copy = "ladle.archive.backup_format.Copying.copy"
     calls = []
 
     def copying(self: Any, source: Path, name: str, told: Any = None) -> Any:
@@ -226,7 +226,7 @@ def test_files_that_are_compacted_meanwhile_stay(
         calls.append(name)
         return own(self, source, name, told)
 
-    from ladle.archive.backup import Copying
+    from ladle.archive.backup_format import Copying
 
     own = Copying.copy
     monkeypatch.setattr(copy, copying)
@@ -419,7 +419,7 @@ def test_a_damaged_backup_is_refused_by_name_and_nothing_is_left(db: Database, t
 
 
 def test_a_backup_of_a_newer_version_is_refused(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladle.archive.backup.FORMAT_VERSION", 2)
+    monkeypatch.setattr("ladle.archive.backup_format.FORMAT_VERSION", 2)
     db.backup(tmp_path / "backup")
     monkeypatch.undo()
     with pytest.raises(WarehouseError, match="has format 2"):

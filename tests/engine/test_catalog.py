@@ -6,7 +6,6 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +17,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ladle import catalog as entries
 from ladle import sql
 from ladle.archive.segments import DataFile, Segment
-from ladle.catalog import Catalog, Pages, Record, Replaced, StreamState, TableFile, Timeline, View
-from ladle.plan.query import plan_to_json
+from ladle.catalog import BlockPages, Catalog, Record, Replaced, StreamState, TableFile, Timeline, View
+from ladle.catalog.dependents import queries_on, queries_reading
+from ladle.catalog.queries import shape_text
+from ladle.errors import BrokenQuery
+from ladle.plan.query import factor_to_json, plan_to_json
 from ladle.schema import Column, StreamSchema, TableSchema
-from ladle.sql.statements import Materialize
+from ladle.sql.statement_types import Materialize
 from ladle.stem.blocks import BlockSet
-from ladle.stem.epoch import as_files
+from ladle.stem.epoch_kernel import as_files
 from ladle.stem.query_stem import PAGE
 
 pytestmark = pytest.mark.not_at_one_row("no engine takes part")
@@ -41,7 +43,7 @@ def same(a: Catalog, b: Catalog) -> None:
                 assert getattr(mine.segments, field).tolist() == getattr(other.segments, field).tolist()
 
 
-def flat(paged: Mapping[Any, Pages[Any]]) -> dict[Any, Any]:
+def flat(paged: Mapping[Any, BlockPages[Any]]) -> dict[Any, Any]:
     """All pages of all keys as one."""
     found = {}
     for key, pages in paged.items():
@@ -63,6 +65,7 @@ class Entries(RuleBasedStateMachine):
         self.checkpoints: list[tuple[int, str]] = []
         self.ids: set[int] = set()
         self.query_ids: set[int] = set()
+        self.blocks: dict[int, object] = {}
         self.names = 0
         self.files = 0
 
@@ -74,8 +77,18 @@ class Entries(RuleBasedStateMachine):
 
     def new_ids(self, ids: set[int]) -> None:
         assert not ids & self.ids, "an id was used again"
-        assert max(ids, default=0) < self.catalog.next_id
+        assert max(ids) < self.catalog.next_id
         self.ids |= ids
+
+    def new_blocks(self, numbers: set[int]) -> None:
+        """A block that comes again is the one it was; another never has its number."""
+        keys = {
+            number: (query.meaning.stream_id(scan.block.stream), scan.block.text)
+            for query in self.catalog.queries.values()
+            for number, scan in zip(query.blocks, query.plan.scans, strict=True)
+        }
+        for number in numbers:
+            assert self.blocks.setdefault(number, keys[number]) == keys[number]
 
     def new_query_ids(self, ids: set[int]) -> None:
         assert not ids & self.query_ids, "an id was used again"
@@ -141,24 +154,24 @@ class Entries(RuleBasedStateMachine):
                 assert column is not None
                 assert column.type == type_
             case "retain":
-                self.commit(entries.set_retain(stream.name, self.names))
+                self.commit(entries.set_retain(stream.name, self.names, self.names))
             case "drop":
-                self.commit(entries.drop_stream(stream.name, self.catalog.queries_on(stream.name)))
+                self.commit(entries.drop_stream(stream.name, queries_on(self.catalog, stream.name)))
 
     @precondition(lambda self: self.catalog.streams)
     @rule(data=st.data(), count=st.integers(1, 3), bound=st.integers(0, 2), mode=st.sampled_from(Materialize))
     def register(self, data: st.DataObject, count: int, bound: int, mode: Materialize) -> None:
-        before = set(self.catalog.block_ids.values())
+        before = set(self.catalog.queries.users)
         queries = []
         for _ in range(count):
             self.names += 1
             stream = self.pick(data)
             text = data.draw(st.sampled_from(self.texts(stream.name, bound)))
             queries.append((f"Q{self.names}", sql.bind(text, self.catalog), mode))
-        self.commit(entries.register(queries, 7))
+        self.commit(entries.register([self.catalog.wanted(*query) for query in queries], 7))
         new = {self.catalog.queries[name.lower()].id for name, _, _ in queries}
         self.new_query_ids(new)
-        self.new_ids(set(self.catalog.block_ids.values()) - before)
+        self.new_blocks(set(self.catalog.queries.users) - before)
         for name, plan, _ in queries:
             state = self.catalog.queries[name.lower()]
             assert state.plan == plan
@@ -173,30 +186,30 @@ class Entries(RuleBasedStateMachine):
         standing = list(self.catalog.queries)
         return texts + [f"SELECT n FROM {name} WHERE n = {bound}" for name in standing[:1] if name.startswith("q")]
 
-    @precondition(lambda self: any(not self.catalog.queries_reading(name) for name in self.catalog.queries))
+    @precondition(lambda self: any(not queries_reading(self.catalog, name) for name in self.catalog.queries))
     @rule(data=st.data(), bound=st.integers(0, 2), mode=st.sampled_from(Materialize))
     def replace(self, data: st.DataObject, bound: int, mode: Materialize) -> None:
         before = self.catalog
-        name = data.draw(st.sampled_from(sorted(n for n in before.queries if not before.queries_reading(n))))
+        name = data.draw(st.sampled_from(sorted(n for n in before.queries if not queries_reading(before, n))))
         plan = sql.bind(f"SELECT n + 1 AS n FROM {self.pick(data).name} WHERE n > {bound}", before)
-        self.commit(entries.register([(name.upper(), plan, mode)], 8, replacing=True))
+        self.commit(entries.register([before.wanted(name.upper(), plan, mode)], 8, replacing=True))
         after = self.catalog.queries[name]
         assert (after.name, after.plan, after.materialize) == (name.upper(), plan, mode)
         assert list(self.catalog.queries) == list(before.queries)
         self.new_query_ids({after.id})
-        self.new_ids(set(self.catalog.block_ids.values()) - set(before.block_ids.values()))
+        self.new_blocks(set(self.catalog.queries.users) - set(before.queries.users))
         used = {block for query in self.catalog.queries.values() for block in query.blocks}
-        assert set(self.catalog.block_ids.values()) == used
+        assert set(self.catalog.queries.users) == used
 
     @precondition(lambda self: self.catalog.queries)
     @rule(data=st.data())
     def unregister(self, data: st.DataObject) -> None:
         names = data.draw(st.lists(st.sampled_from(sorted(self.catalog.queries)), min_size=1, unique=True))
         for name in names:
-            names += [reader.lower() for reader in self.catalog.queries_reading(name) if reader.lower() not in names]
+            names += [reader.lower() for reader in queries_reading(self.catalog, name) if reader.lower() not in names]
         self.commit(entries.unregister(names))
         used = {block for query in self.catalog.queries.values() for block in query.blocks}
-        assert set(self.catalog.block_ids.values()) == used
+        assert set(self.catalog.queries.users) == used
 
     @rule()
     def checkpoint(self) -> None:
@@ -267,55 +280,185 @@ def with_stream() -> Catalog:
     return Catalog().apply(1, entries.create_stream("s", StreamSchema(columns), None, None))
 
 
-def test_the_first_format_keeps_its_ids() -> None:
-    """Results are known by the ids of blocks, so a log must give the same ones whoever reads it."""
-    catalog = with_stream()
-    plans = [sql.bind(f"SELECT n FROM s WHERE n > {bound} AND x < 1.5", catalog) for bound in (1, 2, 1)]
-    queries = [
-        {"name": f"q{number}", "materialize": "partial", "bound": plan_to_json(plan)}
-        for number, plan in enumerate(plans)
-    ]
-    entry = json.loads(json.dumps({"kind": "register", "created_us": 7, "queries": queries}))
-    after = catalog.apply(2, entry)
-    assert [(query.id, query.blocks) for query in after.queries.values()] == [(3, (4,)), (5, (6,)), (7, (4,))]
-    assert [query.plan for query in after.queries.values()] == plans
-    checkpoint = {
-        **{key: value for key, value in after.to_json().items() if key not in ("shapes", "factors", "next_query")},
-        "queries": [
-            {**value, "id": query.id, "created_us": 7, "blocks": list(query.blocks)}
-            for value, query in zip(queries, after.queries.values(), strict=True)
-        ],
-        "block_ids": dict(after.block_ids),
+def bound_entry(catalog: Catalog, texts: Mapping[str, str]) -> dict[str, Any]:
+    """An entry as formats before 2 had it: with plans."""
+    plans = {name: sql.bind(text, catalog) for name, text in texts.items()}
+    queries = [{"name": name, "materialize": "partial", "bound": plan_to_json(plan)} for name, plan in plans.items()]
+    entry: dict[str, Any] = json.loads(json.dumps({"kind": "register", "created_us": 7, "queries": queries}))
+    return entry
+
+
+def shaped_entry(catalog: Catalog, texts: Mapping[str, str], kind: str = "register") -> dict[str, Any]:
+    """An entry as format 2 had it: with plans, what they share written once."""
+    shapes: dict[str, int] = {}
+    factors: dict[str, int] = {}
+    rows = []
+    for name, text in texts.items():
+        plan = sql.bind(text, catalog)
+        numbers = [
+            [factors.setdefault(json.dumps(factor_to_json(factor)), len(factors)) for factor in scan.block.factors]
+            for scan in plan.scans
+        ]
+        rows.append([name, "partial", plan.sql, shapes.setdefault(shape_text(plan), len(shapes)), numbers])
+    return {
+        "kind": kind,
+        "created_us": 7,
+        "queries": rows,
+        "shapes": list(shapes),
+        "factors": [json.loads(factor) for factor in factors],
     }
-    again = Catalog.from_json(json.loads(json.dumps(checkpoint)))
-    assert dict(again.block_ids) == dict(after.block_ids)
-    for state in (after, again):
-        following = state.apply(3, entries.register([("new", plans[1], Materialize.PARTIAL)], 8))
-        assert following.queries["new"].blocks == (6,)
-        assert following.queries["new"].id == 8
-        assert [query.name for query in following.queries.values()] == ["q0", "q1", "q2", "new"]
+
+
+TEXTS = {f"q{number}": f"SELECT * FROM s WHERE n > {bound} AND x < 1.5" for number, bound in enumerate((1, 2, 1))}
+
+
+def test_entries_of_the_first_format_are_read() -> None:
+    """Queries and blocks had ids of one sequence then: a stream that comes next must get the one it got."""
+    catalog = with_stream()
+    after = catalog.apply(2, bound_entry(catalog, TEXTS))
+    assert [(query.id, query.name) for query in after.queries.values()] == [(3, "q0"), (5, "q1"), (7, "q2")]
+    assert (after.next_id, after.next_query) == (8, 8)
+    assert [query.plan for query in after.queries.values()] == [sql.bind(text, catalog) for text in TEXTS.values()]
+    (one, other, again) = (query.blocks for query in after.queries.values())
+    assert one == again != other
+    # The block of the first is still the third's; the second's goes.
+    fewer = after.apply(3, entries.unregister(["q0", "q1"]))
+    assert fewer.apply(4, bound_entry(catalog, {"new": TEXTS["q1"]})).next_id == 10
+    assert fewer.apply(4, bound_entry(catalog, {"new": TEXTS["q0"]})).next_id == 9
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_checkpoints_with_plans_are_read(first: bool) -> None:
+    """Also of queries with a star, over a stream that has more columns by now; the checkpoint does not say how many."""
+    catalog = with_stream()
+    if first:
+        entry = bound_entry(catalog, TEXTS)
+        state = catalog.apply(2, entry)
+        rows: list[Any] = [
+            {**row, "id": query.id, "created_us": 7, "blocks": [4]}
+            for row, query in zip(entry["queries"], state.queries.values(), strict=True)
+        ]
+        more: dict[str, Any] = {}
+    else:
+        entry = shaped_entry(catalog, TEXTS)
+        state = catalog.apply(2, entry)
+        rows = [[number + 1, *row[:2], 7, [4], number, *row[2:]] for number, row in enumerate(entry["queries"])]
+        more = {"shapes": entry["shapes"], "factors": entry["factors"]}
+    plans = [query.plan for query in state.queries.values()]
+    state = state.apply(3, entries.add_column("s", Column("late", pa.string())))
+    written = {key: value for key, value in state.to_json().items() if key not in ("references", "queries")}
+    again = Catalog.from_json(json.loads(json.dumps({**written, "queries": rows, **more})))
+    assert [query.plan for query in again.queries.values()] == plans
+    assert [query.id for query in again.queries.values()] == [query.id for query in state.queries.values()]
+    # What it gives to the next block is what it gave then.
+    longer = sql.bind("SELECT n FROM s WHERE n > 77", again)
+    assert longer.scans[0].block.factors
+    following = again.apply(4, shaped_entry(again, {"new": "SELECT n FROM s WHERE n > 77", "known": TEXTS["q1"]}))
+    assert following.next_id == again.next_id + 1
+    same(Catalog.from_json(json.loads(json.dumps(again.to_json()))), again)
+
+
+def test_readers_that_were_replaced_with_what_they_read_are_bound_in_order() -> None:
+    """In an entry of before they came in the order of their names."""
+    catalog = with_stream()
+    texts = {"a": "SELECT n FROM b", "b": "SELECT n FROM c WHERE n > 1", "c": "SELECT n FROM s WHERE n > 2"}
+    for number, name in enumerate("cba"):
+        catalog = catalog.apply(number + 2, shaped_entry(catalog, {name: texts[name]}))
+    replaced = catalog.apply(5, shaped_entry(catalog, {"c": "SELECT n FROM s WHERE n > 3", **texts}, "replace"))
+    for state in (replaced, Catalog.from_json(json.loads(json.dumps(replaced.to_json())))):
+        assert [query.name for query in state.standing()] == ["c", "b", "a"]
+        assert all(query.broken is None for query in state.standing())
+        assert state.queries["a"].plan.queries == ("b", "c")
+        assert queries_reading(state, "c") == ["b", "a"]
 
 
 def test_queries_share_what_is_equal() -> None:
     catalog = with_stream()
     for number in range(20):
         plan = sql.bind(f"SELECT n FROM s WHERE n > {number % 3} AND x < 2.5", catalog)
-        entry = json.loads(json.dumps(entries.register([(f"q{number}", plan, Materialize.PARTIAL)], 7)))
+        entry = json.loads(json.dumps(entries.register([catalog.wanted(f"q{number}", plan, Materialize.PARTIAL)], 7)))
         catalog = catalog.apply(number + 2, entry)
     states = list(catalog.queries.values())
     assert len({id(state.shape) for state in states}) == 1
     assert len({id(factor) for state in states for factor in state.factors[0]}) == 4
+    assert len({id(state.meaning) for state in states}) == 1
     written = catalog.to_json()
-    assert (len(written["shapes"]), len(written["factors"]), len(written["queries"])) == (1, 4, 20)
+    assert (len(written["references"]), len(written["queries"])) == (1, 20)
+
+
+def test_the_log_has_texts_and_no_plans() -> None:
+    catalog = with_stream()
+    plan = sql.bind("SELECT *, n + 1 AS more FROM s WHERE n > 17", catalog)
+    entry = entries.register([catalog.wanted("q", plan, Materialize.AUTO)], 7)
+    assert json.loads(json.dumps(entry)) == {
+        "kind": "register",
+        "created_us": 7,
+        "queries": [["q", "auto", "SELECT *, n + 1 AS more FROM s WHERE n > 17", 0]],
+        "references": [{"streams": [["s", 1, 2]], "tables": [], "queries": [], "functions": []}],
+    }
+    after = catalog.apply(2, json.loads(json.dumps(entry)))
+    assert after.to_json()["queries"] == [[1, "q", "auto", 7, 1, plan.sql, 0]]
+
+
+def test_a_star_has_the_columns_of_its_time() -> None:
+    catalog = with_stream()
+    catalog = catalog.apply(2, registered(catalog, "q", "SELECT * FROM s WHERE n > 1"))
+    catalog = catalog.apply(3, entries.add_column("s", Column("late", pa.string())))
+    catalog = catalog.apply(4, registered(catalog, "over", "SELECT *, 1 AS one FROM q"))
+    catalog = catalog.apply(5, registered(catalog, "new", "SELECT * FROM s WHERE n > 1"))
+    for state in (catalog, Catalog.from_json(json.loads(json.dumps(catalog.to_json())))):
+        schemas = {name: query.plan.schema for name, query in state.queries.items()}
+        assert {name: schema.names for name, schema in schemas.items() if schema is not None} == {
+            "q": ["n", "x"],
+            "over": ["n", "x", "one"],
+            "new": ["n", "x", "late"],
+        }
+        assert state.queries["q"].blocks == state.queries["new"].blocks
+
+
+def test_a_name_can_not_come_to_mean_something_else() -> None:
+    """Whatever made the stream another one under a query, the text is not bound to it: it is broken, and so are those
+    that read it.
+    """
+    catalog = with_stream()
+    catalog = catalog.apply(2, registered(catalog, "q", "SELECT n FROM s WHERE n > 1"))
+    catalog = catalog.apply(3, registered(catalog, "over", "SELECT n FROM q"))
+    state = json.loads(json.dumps(catalog.to_json()))
+    columns = (Column("n", pa.int32()), Column("x", pa.float64()))
+    other = Catalog(next_id=7).apply(1, entries.create_stream("s", StreamSchema(columns), None, None))
+    state["streams"] = json.loads(json.dumps(other.to_json()))["streams"]
+    again = Catalog.from_json(state)
+    assert again.queries["q"].broken == "The stream 's' that it was registered over is not there any more."
+    assert again.queries["over"].broken == (
+        "It reads query 'q', which is broken: The stream 's' that it was registered over is not there any more."
+    )
+    with pytest.raises(BrokenQuery, match="Query 'q' is broken: The stream 's'"):
+        _ = again.queries["q"].plan
+    with pytest.raises(BrokenQuery, match="Query 'over' is broken"):
+        sql.bind("SELECT n FROM over", again)
+    assert dict(again.queries.users) == {}
+    assert sql.bind("SELECT n FROM s", again).streams == ("s",)
+    fewer = again.apply(4, entries.unregister(["over"])).apply(5, entries.unregister(["q"]))
+    assert len(fewer.queries) == 0
+    replaced = again.apply(4, registered(again, "q", "SELECT n FROM s", replacing=True))
+    assert replaced.queries["q"].broken is None
+
+
+def registered(catalog: Catalog, name: str, text: str, *, replacing: bool = False) -> dict[str, Any]:
+    """As a reader of the log gets it."""
+    wanted = catalog.wanted(name, sql.bind(text, catalog), Materialize.PARTIAL)
+    entry: dict[str, Any] = json.loads(json.dumps(entries.register([wanted], 7, replacing=replacing)))
+    return entry
 
 
 def test_a_query_touches_its_page_and_no_other() -> None:
     catalog = with_stream()
+    catalog.bindings.numbering.numbers([str(number) for number in range(PAGE - 26)])
     plans = [
-        (f"q{number}", sql.bind(f"SELECT n FROM s WHERE n > {number}", catalog), Materialize.PARTIAL)
+        catalog.wanted(f"q{number}", sql.bind(f"SELECT n FROM s WHERE n > {number}", catalog), Materialize.PARTIAL)
         for number in range(50)
     ]
-    catalog = replace(catalog, next_id=PAGE - 25).apply(2, entries.register(plans, 7))
+    catalog = catalog.apply(2, entries.register(plans, 7))
     pages = catalog.queries.kept_on("S").pages
     assert sorted(pages) == [0, 1]
     after = catalog.apply(3, entries.unregister(["q40"])).queries.kept_on("s").pages
@@ -344,7 +487,7 @@ def test_a_checkpoint_from_before_there_were_timelines() -> None:
     """Files get the ids of the newest tuples, and positions are known from the checkpoint on."""
     columns = (Column("n", pa.int32()), Column("at", pa.timestamp("us", "UTC")))
     state = Catalog().apply(1, entries.create_stream("s", StreamSchema(columns, "at"), None, None))
-    state = state.apply(2, entries.create_table("t", TableSchema(columns)))
+    state = state.apply(2, entries.create_table("t", TableSchema(columns), 0))
     for number in range(3, 9):
         file = DataFile(f"f{number}", 10, 0, 0, 0, (Segment(number, 5, 5 + number), Segment(1, 2, 3)))
         state = state.apply(number, entries.epoch("s", "src", number, 0, [file], []))

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from tests.engine.conftest import Open
 from tests.engine.rows import START, TICKS, ticks, values
 
-from ladle.answer import Answer
 from ladle.clock import ManualClock
+from ladle.delta import ChangeOptions, Delta
 from ladle.engine import Database, Query
-from ladle.errors import Gone, UnknownName, Unsupported
+from ladle.errors import EvaluationError, Gone, UnknownName, Unsupported
 from ladle.testing.inline import connect_inline
 from ladle.testing.one_row import at_one_row
 
 
 def told(query: Query, since: int) -> list[tuple[int, list[Any]]]:
     """What a subscriber hears that knows everything up to an epoch, until there is no more."""
-    with query.subscribe(since=since) as changes:
+    with query.subscribe(since=since, relation="istream") as changes:
         found = []
         while (change := changes.next(0.0)) is not None:
             found.append((change.epoch, values(change)))
@@ -59,6 +59,21 @@ def test_from_now_on_and_after_a_restart(open_db: Open) -> None:
     db.close()
     db = open_db()
     assert [rows for _, rows in told(db.query("q"), changes.epoch)] == [[3]]
+
+
+def test_what_is_printed_of_a_subscription_is_short(db: Database) -> None:
+    db.sql(TICKS)
+    changes = db.register("SELECT n FROM ticks", name="q").subscribe()
+    assert repr(changes) == f"<Subscription to 'q', position {changes.position}>"
+    epoch = db.push("ticks", ticks([1, 2]), wait=True)
+    delta = changes.next(0.0)
+    assert delta is not None
+    assert delta.now is not None
+    now = delta.now.isoformat()
+    told = f"<Delta: 2 inserted, 0 retracted, epoch {epoch}, now {now}, position {delta.position}>"
+    assert repr(delta) == told
+    changes.close()
+    assert repr(changes).endswith(", closed>")
 
 
 def test_compaction_changes_nothing_of_it(open_db: Open) -> None:
@@ -168,10 +183,12 @@ def test_one_that_was_away_is_told_everything_in_few_steps(open_db: Open, monkey
     steps: list[int] = []
     step = db.changes
 
-    def counting(name: str, *, since: int | None = None, seconds: float = 0.0) -> tuple[list[Answer], int]:
-        changes, epoch = step(name, since=since, seconds=seconds)
-        steps.append(len(changes))
-        return changes, epoch
+    def counting(
+        name: str, *, since: int | str | None = None, seconds: float = 0.0, options: ChangeOptions | None = None
+    ) -> list[Delta]:
+        deltas = step(name, since=since, seconds=seconds, options=options)
+        steps.append(len(deltas))
+        return deltas
 
     monkeypatch.setattr(db, "changes", counting)
     assert [rows for _, rows in told(picked, 0)] == [[second] for second in range(epochs)]
@@ -200,12 +217,11 @@ def test_what_retention_took_is_said(open_db: Open, clock: ManualClock) -> None:
     last = db.push("ticks", ticks([100]), wait=True) or 0
     db.maintain()
     assert len(db.catalog.streams["ticks"].files) == 1
-    with pytest.raises(
-        Gone, match=f"Epochs up to {first} have tuples of stream 'ticks' that are beyond its retention"
-    ) as gone:
-        told(query, 0)
-    assert f"since={first}" in str(gone.value)
-    assert told(query, first) == [(last, [100])]
+    for since in (0, first):
+        with pytest.raises(Gone, match=f"Epochs up to {last} of stream 'ticks' are beyond") as gone:
+            told(query, since)
+        assert "snapshot=True" in str(gone.value)
+    assert told(query, last) == []
     db.close()
     db = open_db()
     with pytest.raises(Gone):
@@ -222,6 +238,27 @@ def test_a_reader_in_another_process_hears_too(open_db: Open) -> None:
         change = changes.next(5.0)
         assert change is not None
         assert values(change) == [7]
+
+
+def test_a_tuple_that_a_query_fails_at_stops_nobody_for_good(db: Database) -> None:
+    """While there is no answer that is an error; after it the difference is told in one."""
+    db.sql(TICKS)
+    query = db.register("SELECT 10 / n AS x FROM ticks [RANGE 3 SECONDS]", name="q")
+    db.push("ticks", [{"n": 1, "at": START}], wait=True)
+    heard = {relation: query.subscribe(relation=relation) for relation in ("changes", "rstream")}
+    db.push("ticks", [{"n": 2, "at": START + timedelta(seconds=1)}], wait=True)
+    db.push("ticks", [{"n": 0, "at": START + timedelta(seconds=2)}], wait=True)
+    for each in heard.values():
+        with pytest.raises(EvaluationError, match="Division by zero"):
+            list(iter(lambda heard=each: heard.next(0.0), None))  # type: ignore[misc]
+    db.push("ticks", [{"n": 5, "at": START + timedelta(seconds=3)}], wait=True)
+    db.push("ticks", [{"n": 4, "at": START + timedelta(seconds=9)}], wait=True)
+    for relation, gone in (("changes", [5.0, 10.0]), ("rstream", [])):
+        told: list[Delta] = list(iter(lambda each=heard[relation]: each.next(0.0), None))  # type: ignore[misc]
+        assert told[-1].inserted.column("x").to_pylist() == [2.5]
+        assert told[-1].net
+        assert sorted(x for delta in told for x in delta.retracted.column("x").to_pylist()) == gone
+    assert query.subscribe(since=heard["changes"].position).next(0.0) is None
 
 
 def test_what_can_not_be_subscribed_to(db: Database) -> None:
@@ -244,9 +281,9 @@ def test_columns_have_the_names_of_the_query(db: Database) -> None:
     db.push("ticks", ticks([1, 2]), wait=True)
     change = query.subscribe(since=0).next(0.0)
     assert change is not None
-    assert change.table.schema == query.invoke().table.schema
-    assert isinstance(change.table, pa.Table)
-    assert change.window == query.invoke().window
+    assert change.inserted.schema == query.invoke().table.schema
+    assert change.retracted.schema == change.inserted.schema
+    assert isinstance(change.inserted, pa.Table)
 
 
 @settings(max_examples=at_one_row(1, 12), deadline=None)
@@ -291,8 +328,8 @@ def test_what_is_computed_is_told_as_the_difference_of_answers(
                 for epoch, before, after in zip(epochs[1:], answers, answers[1:], strict=False)
                 if epoch > since and after[at] - before[at]
             ]
-            with query.subscribe(since=since) as changes:
-                heard = [(change.epoch, bag(change.table)) for change in iter(lambda: changes.next(0.0), None)]
+            with query.subscribe(since=since, relation="istream") as changes:
+                heard = [(change.epoch, bag(change.inserted)) for change in iter(lambda: changes.next(0.0), None)]
             # An answer over nothing, as count(*) has, is no row that an epoch added.
             assert heard == expected, query.sql
 
@@ -307,7 +344,7 @@ def test_a_callback_hears_everything_once_and_in_order(db: Database) -> None:
     heard: list[int] = []
     done = threading.Event()
 
-    def hear(change: Answer) -> None:
+    def hear(change: Delta) -> None:
         heard.extend(values(change))
         if heard[-1] == 4:
             done.set()
@@ -326,7 +363,7 @@ def test_a_callback_that_raises_is_told_again(db: Database) -> None:
     first = db.push("ticks", ticks([1]), wait=True)
     db.push("ticks", ticks([2]), wait=True)
 
-    def hear(change: Answer) -> None:
+    def hear(change: Delta) -> None:
         if values(change) == [2]:
             raise ValueError("two is too much")
 
@@ -339,3 +376,17 @@ def test_a_callback_that_raises_is_told_again(db: Database) -> None:
         listener.stop()
     assert listener.epoch == first
     assert [rows for _, rows in told(query, listener.epoch)] == [[2]]
+
+
+def test_answers_of_queries_that_are_dropped_are_let_go(db: Database) -> None:
+    """Also where room is left: a server is asked for new queries all the time."""
+    db.sql(TICKS)
+    answers = db._following._recent
+    for number in range(200):
+        query = db.register("SELECT count(*) AS n FROM ticks", name=f"q{number}")
+        with query.subscribe() as changes:
+            db.push("ticks", ticks([number]), wait=True)
+            assert changes.next(0.0) is not None
+        query.unregister()
+    assert len(answers._moments) <= len(answers._names) <= 64
+    assert len(answers._kept) <= 4 * 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ladle.engine.claims import Claims
+from ladle.ingest.claims import Claims
 
 
 def test_who_comes_later_waits_or_leaves_it() -> None:

@@ -270,7 +270,7 @@ def test_registering_while_the_ground_moves(open_db: Open) -> None:
 
 def test_a_stream_exchanged_between_binding_and_answering(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between a statement's binding and its snapshot the stream goes, and another of that name comes."""
-    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
+    monkeypatch.setattr("ladle.housekeeping.background.Background._work_loop", lambda _: None)
     db = open_db()
     pin = db._store.pin
 
@@ -320,7 +320,7 @@ def test_a_reader_beside_a_writer_that_compacts_all_the_time(tmp_path: Path) -> 
     ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
-        with connect_inline(path, read_only=True, settings={"cache_bytes_max": 0}) as reader:
+        with connect_inline(path, read_only=True, settings={"derived_memory_bytes_max": 0}) as reader:
             last = -1
             while writer.poll() is None:
                 numbers = values(reader.sql("SELECT n FROM ticks"))
@@ -337,7 +337,7 @@ def test_a_reader_beside_a_writer_that_compacts_all_the_time(tmp_path: Path) -> 
 def test_a_listener_of_commits_can_leave(db: Database) -> None:
     db.sql(TICKS)
     heard: list[str] = []
-    first, second = (db.on_commit(lambda name=name: heard.append(name)) for name in ("first", "second"))
+    first, second = (db.parts.store.on_commit(lambda _, name=name: heard.append(name)) for name in ("first", "second"))
     db.push("ticks", [{"n": 1, "at": at(1)}], wait=True)
     assert heard == ["first", "second"]
     first()

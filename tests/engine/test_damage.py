@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.engine.conftest import QUIET, Open
 from tests.engine.rows import TICKS, ticks, values
+from tests.support.damage import flipped
 
 from ladle.archive.checks import Checks
 from ladle.archive.segments import DataFile
 from ladle.engine import Database
 from ladle.errors import DamagedFile, LadleError, WarehouseError
 from ladle.testing import connect_inline
-from ladle.testing.damage import flipped
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
 
@@ -117,9 +117,11 @@ PLACES = {
     "results": "derived/results/*/*.results",
     "pairs": "derived/joins/*/*.pairs",
     "query sets": "derived/querysets/*.page",
+    "numbers": "derived/numbers",
+    "plans": "derived/plans",
     "format": "FORMAT",
 }
-DERIVED = ("results", "pairs", "query sets")
+DERIVED = ("results", "pairs", "query sets", "numbers", "plans")
 
 
 def flip(original: tuple[Path, list[object]], work: Path, part: str, seed: int) -> None:
@@ -284,7 +286,7 @@ def test_files_without_checksums_are_read_and_gain_them(open_db: Open) -> None:
         assert values(reader.sql("SELECT n FROM ticks")) == [0, 1, 2]
         report = {row["part"]: row for row in reader.verify().to_pylist()}
         assert {part: row["unprotected"] for part, row in report.items()} == {
-            "format": 1, "log": 0, "segments": 3, "tables": 1, "pushes": 1,
+            "format": 1, "log": 0, "segments": 3, "tables": 1, "pushes": 1, "numbers": 0,
         }  # fmt: skip
         assert not any(row["damaged"] for row in report.values())
     db = open_db(compact_files_min=3)
@@ -294,7 +296,7 @@ def test_files_without_checksums_are_read_and_gain_them(open_db: Open) -> None:
     assert values(db.sql("SELECT n FROM ticks")) == [0, 1, 2, 3]
     assert values(db.sql("SELECT name FROM names")) == ["one", "two"]
     unprotected = {row["part"]: row["unprotected"] for row in db.verify().to_pylist()}
-    assert unprotected == {"format": 1, "log": 0, "segments": 0, "tables": 0}
+    assert unprotected == {"format": 1, "log": 0, "segments": 0, "tables": 0, "numbers": 0}
 
 
 def test_a_log_that_cannot_be_opened_is_verified_file_by_file(

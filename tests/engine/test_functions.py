@@ -356,7 +356,7 @@ MISTAKES = [
     ("CREATE FUNCTION f(class INT) RETURNS INT LANGUAGE PYTHON AS $$1$$", "'class' can't name an argument"),
     ("CREATE FUNCTION f(x INT, X INT) RETURNS INT LANGUAGE PYTHON AS $$x$$", "two arguments of one name"),
     ("CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON AS $$def f(x, y): return x$$", "but 1 types"),
-    ("CREATE OR REPLACE STREAM s (n INT)", "CREATE OR REPLACE QUERY, FUNCTION or TOKEN"),
+    ("CREATE OR REPLACE STREAM s (n INT)", "CREATE OR REPLACE QUERY, VIEW, FUNCTION or TOKEN"),
 ]
 
 

@@ -138,8 +138,8 @@ def test_a_thread_that_meets_a_bug_goes_on(open_db: Open, monkeypatch: pytest.Mo
     db = open_db(maintenance_seconds=0.02, compact_files_min=2)
     db.sql(TICKS)
     with monkeypatch.context() as patch:
-        patch.setattr("ladle.engine.maintenance.compact", lambda *_: 1 / 0)
-        patch.setattr("ladle.engine.backfill.needed_files", lambda *_: 1 / 0)
+        patch.setattr("ladle.housekeeping.maintenance.compact", lambda *_, **__: 1 / 0)
+        patch.setattr("ladle.ingest.backfill.needed_files", lambda *_: 1 / 0)
         for second in range(3):
             db.push("ticks", ticks([second]), wait=True)
         wait_until(lambda: "compaction" in db.status().problems, "the problem is not shown")

@@ -18,9 +18,10 @@ from ladle.config import POLICIES, Settings
 from ladle.eddy import Policy
 from ladle.engine import Database
 from ladle.errors import LadleError, Unsupported
-from ladle.evaluate import functions
+from ladle.evaluate import user_functions as functions
 from ladle.plan import Function
-from ladle.stem import asking, joining, query_stem
+from ladle.stem import asking, query_stem
+from ladle.stem import join_kernel as joining
 from ladle.stem.blocks import candidates
 
 R = "CREATE STREAM r (a INT, b INT, x INT, at TIMESTAMP) TIMESTAMP BY at"
@@ -225,3 +226,25 @@ def test_a_dear_function_comes_after_a_join_that_few_tuples_pass_and_before_one_
     assert not push(200 * 22, 0)
     assert len(db.invoke("alone")) == 22 * 100 + 1 + 100
     assert all(query.coverage == 1.0 for query in db.status().queries)
+
+
+@pytest.mark.not_at_one_row("there Spark joins, and looks at no pairs")
+def test_a_limit_takes_the_same_rows_however_they_were_joined(open_db: Open) -> None:
+    """Pairs come in the order in which they were found, which is another after a backfill or a compaction."""
+    texts = (
+        "SELECT b FROM r [RANGE 1 HOUR] JOIN s [RANGE 1 HOUR] ON x = y LIMIT 3",
+        "SELECT b, y FROM (SELECT b + 0 AS c, b, y FROM r [RANGE 1 HOUR] JOIN s [RANGE 1 HOUR] ON x = y) q LIMIT 3",
+    )
+    db = open_db()
+    db.sql(R)
+    db.sql(S)
+    for first in (0, 10):
+        db.push("r", rows(range(first, first + 10), a=lambda n: n, b=lambda n: 99 - n, x=lambda n: n), wait=True)
+        db.push("s", rows(range(first, first + 10), a=lambda n: n, y=lambda n: n), wait=True)
+    for text in texts:
+        answer = db.sql(text).to_pylist()
+        assert [row["b"] for row in answer] == [80, 81, 82]
+    db.close()
+    by_duckdb = open_db(join_pairs_max=1)
+    for text in texts:
+        assert [row["b"] for row in by_duckdb.sql(text).to_pylist()] == [80, 81, 82]

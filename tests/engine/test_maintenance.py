@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,11 +19,11 @@ from tests.engine.rows import TICKS, at, ticks, values
 from tests.waiting import wait_until
 
 from ladle.archive.files import temporary_path
+from ladle.archive.layout import Segments
 from ladle.archive.segments import DataFile, Segment
-from ladle.catalog import Segments
 from ladle.clock import ManualClock
 from ladle.engine import Database
-from ladle.engine.maintenance import expired_files, mergeable
+from ladle.housekeeping.maintenance import Maintenance, expired_files, mergeable
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
 
@@ -186,8 +187,8 @@ def test_each_round_does_a_bounded_amount(open_db: Open) -> None:
     assert len(live(db)) == 40 - 8
 
 
-def test_a_file_stays_for_its_grace(open_db: Open) -> None:
-    db = open_db(compact_files_min=2, grace_seconds=0.4)
+def test_a_file_stays_for_its_grace(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = open_db(compact_files_min=2, grace_seconds=3_600.0)
     db.sql(TICKS)
     db.push("ticks", ticks([1]), wait=True)
     db.push("ticks", ticks([2]), wait=True)
@@ -195,7 +196,10 @@ def test_a_file_stays_for_its_grace(open_db: Open) -> None:
     db.maintain()
     assert len(live(db)) == 1
     assert before < archive(db)
-    time.sleep(0.45)
+    db.maintain()
+    assert before < archive(db)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3_600, time=lambda: time.time() + 3_600)
+    monkeypatch.setattr("ladle.housekeeping.maintenance.time", later)
     cleaned(db, lambda: archive(db) == live(db))
 
 
@@ -373,7 +377,7 @@ def test_a_dropped_stream_leaves_nothing(open_db: Open) -> None:
 def test_a_stream_dropped_under_its_waiting_pushes(open_db: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     db = open_db(grace_seconds=0.0)
     db.sql(TICKS)
-    monkeypatch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+    monkeypatch.setattr("ladle.ingest.epochs.Ingest.drain_later", lambda *_: None)
     db.push("ticks", ticks([1]))
     db.sql("DROP STREAM ticks")
     db.maintain()
@@ -438,3 +442,22 @@ def test_a_reader_in_mid_read_keeps_its_files(open_db: Open) -> None:
         assert tell("done") == "whole", "not even a dropped stream goes away under a reader"
         reader.kill()
     cleaned(db, lambda: not list((db.path / "streams").iterdir()))
+
+
+def test_a_trouble_that_stays_is_said_once(
+    db: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reasons = iter(["the disk is full", "the disk is full", "the disk is gone", None, "the disk is gone"])
+
+    def compact(_: object) -> None:
+        if (reason := next(reasons)) is not None:
+            raise OSError(reason)
+
+    monkeypatch.setattr(Maintenance, "_compact", compact)
+    told = []
+    for _ in range(5):
+        db.maintain()
+        told.append(db.status().problems.get("compaction"))
+    assert told == ["the disk is full", "the disk is full", "the disk is gone", None, "the disk is gone"]
+    said = [record.getMessage() for record in caplog.records if "compaction" in record.getMessage()]
+    assert said == ["compaction: the disk is full", "compaction: the disk is gone", "compaction: the disk is gone"]

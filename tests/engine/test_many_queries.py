@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks import registration
 
-from ladle.bench import registration
+from ladle.catalog.dependents import queries_reading
 from ladle.engine import Database
 from ladle.plan import Block
 from ladle.stem.query_stem import index_page
@@ -42,7 +43,7 @@ def test_an_epoch_indexes_only_the_page_that_changed(db: Database, monkeypatch: 
         indexed.append(len(blocks))
         return index_page(blocks)
 
-    monkeypatch.setattr("ladle.engine.ingest.index_page", counted)
+    monkeypatch.setattr("ladle.ingest.epochs.index_page", counted)
 
     def epoch() -> list[int]:
         indexed.clear()
@@ -98,7 +99,7 @@ def test_they_are_there_after_a_restart(tmp_path: Path) -> None:
     with connect_inline(tmp_path / "w") as db:
         assert {name: query.blocks for name, query in db.catalog.queries.items()} == before
         assert {name: query.sql for name, query in db.catalog.queries.items() if name != "reader"} == texts
-        assert db.catalog.queries_reading("q7") == ["reader"]
+        assert queries_reading(db.catalog, "q7") == ["reader"]
         assert {name: len(db.invoke(name)) for name in texts} == answers
         assert {query.coverage for query in db.status().queries} == {1.0}
 

@@ -10,9 +10,9 @@ from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, at, ticks, values
 from tests.waiting import wait_until
 
+from ladle.archive.scan import Scanner
 from ladle.clock import ManualClock
 from ladle.engine import Database
-from ladle.engine.reader import Reader
 from ladle.testing.one_row import at_one_row
 
 MODES = ("none", "partial", "complete")
@@ -24,19 +24,19 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        read = Reader.columns
+        read = Scanner.columns
 
         def counted(*args: object, **kwargs: object) -> object:
             self.count += 1
             return read(*args, **kwargs)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Reader, "columns", counted)
+        monkeypatch.setattr(Scanner, "columns", counted)
 
 
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """No background work: what is kept is what invocations kept."""
-    monkeypatch.setattr("ladle.engine.background.Background._work_loop", lambda _: None)
+    monkeypatch.setattr("ladle.housekeeping.background.Background._work_loop", lambda _: None)
 
 
 def results(db: Database) -> list[Path]:

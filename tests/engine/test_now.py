@@ -235,7 +235,7 @@ def test_a_stream_that_was_empty_takes_no_query_back(open_db: Open, mode: str) -
     db = open_db(checkpoint_entries=2)
     streams(db)
     query = db.register(BOTH, name="q", materialize=mode)
-    heard = query.subscribe(since=0)
+    heard = query.subscribe(since=0, relation="istream")
     nows = []
     for stream, second in (("a", 1), ("a", 10), ("b", 2), ("b", 10)):
         push(db, stream, second)
@@ -265,7 +265,7 @@ def test_windows_are_empty_while_now_is_undefined(open_db: Open, clock: ManualCl
     streams(db, "b")
     moving = db.register("SELECT n FROM arrivals [RANGE 1 DAY] UNION ALL SELECT n FROM b [ROWS 5]", name="moving")
     whole = db.register("SELECT n FROM arrivals UNION ALL SELECT n FROM b", name="whole")
-    heard = moving.subscribe(since=0)
+    heard = moving.subscribe(since=0, relation="istream")
     db.push("arrivals", [{"n": 1}], wait=True)
     assert values(moving.invoke()) == []
     assert values(whole.invoke()) == [1]
@@ -319,7 +319,7 @@ def test_through_restarts_and_checkpoints(
         now_us = history.now(wanted)
         assert to_us(db.invoke("q").now) == (clock.now_us() if now_us is None else now_us)
         if chance >= 6:
-            with db.query("q").subscribe(since=since) as changes:
+            with db.query("q").subscribe(since=since, relation="istream") as changes:
                 while (change := changes.next(0.0)) is not None:
                     told.update(values(change))
                     since = change.epoch

@@ -35,7 +35,7 @@ def inbox(db: Database) -> list[Path]:
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody takes pushes in unless told."""
-    monkeypatch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+    monkeypatch.setattr("ladle.ingest.epochs.Ingest.drain_later", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_tuples_are_stamped_when_they_are_pushed(
     db.sql("CREATE STREAM s (n INT)")
     stamps = []
     with monkeypatch.context() as patch:
-        patch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+        patch.setattr("ladle.ingest.epochs.Ingest.drain_later", lambda *_: None)
         for number in range(3):
             clock.advance(1_000_000)
             stamps.append(clock.now_us())
@@ -218,7 +218,7 @@ def test_pushes_keep_their_order_and_wait_for_a_reopen(open_db: Open, monkeypatc
     db = open_db()
     db.sql(TICKS)
     with monkeypatch.context() as patch:
-        patch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+        patch.setattr("ladle.ingest.epochs.Ingest.drain_later", lambda *_: None)
         for second in range(20):
             assert db.push("ticks", ticks([second])) is None
         assert db.status().streams[0].pending == 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ladle.engine.room import Room
+from ladle.housekeeping.room import Room
 
 
 class Clock:

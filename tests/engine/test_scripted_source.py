@@ -66,6 +66,12 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     for wrong, why in (([], "at least one batch"), ([ScriptedSource.ABORT], "after a batch")):
         with pytest.raises(TypeMismatch, match=why):
             ScriptedSource(wrong)
+    with pytest.raises(TypeMismatch, match="at least one batch") as none:
+        ScriptedSource([[], [{"n": 1}]])
+    assert "an Arrow table" in str(none.value.hint)
+    assert ScriptedSource([pa.table({"n": pa.array([], pa.int64())}), [{"n": 1}]]).schema.names == ["n"]
+    with pytest.raises(TypeMismatch, match="The first batch can't be an Arrow table"):
+        ScriptedSource([[{"n": object()}]])
     with pytest.raises(TypeMismatch, match="The first batch has no column 'm'"):
         ScriptedSource([[{"n": 1}], [{"m": 1}]])
     with pytest.raises(TypeMismatch, match="does not fit the first one"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from ladle.engine.source import define
+from ladle.define.function_source import define
 from ladle.errors import LadleError, TypeMismatch
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")

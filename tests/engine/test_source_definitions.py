@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,9 @@ import pytest
 from tests.waiting import wait_until
 
 from ladle.access import Role, User
+from ladle.define.source_definitions import FORMATS
 from ladle.engine import Database
-from ladle.engine.defining import FORMATS, SourceMaker
+from ladle.engine.python_calls import PythonCalls
 from ladle.errors import AlreadyExists, Denied, InUse, LadleError, PipelineError, ReadOnly, UnknownName
 from ladle.pipeline import BatchRunner
 from ladle.testing.inline import InlinePipeline
@@ -382,10 +384,7 @@ def test_definitions_and_drops_at_the_same_time_leave_nothing_running(open_told:
 
 
 def test_the_maker_quotes_what_it_is_given() -> None:
-    class Listening(SourceMaker):
-        def sql(self, text: str) -> Any:
-            self.text = text
-
-    maker = Listening()
-    maker.create_source("a`b", stream="s", format="csv", options={"it's": "\\n"})
-    assert maker.text == "CREATE SOURCE `a``b` FOR `s` FORMAT `csv` OPTIONS ('it\\'s' '\\\\n')"
+    written: list[str] = []
+    listening: Any = SimpleNamespace(sql=written.append)
+    PythonCalls.create_source(listening, "a`b", stream="s", format="csv", options={"it's": "\\n"})
+    assert written[0] == "CREATE SOURCE `a``b` FOR `s` FORMAT `csv` OPTIONS ('it\\'s' '\\\\n')"

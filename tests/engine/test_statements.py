@@ -147,7 +147,7 @@ def test_a_query_is_replaced_in_one_commit(open_db: Open) -> None:
     assert [(query.name, query.materialize) for query in db.queries()] == [("Q", "complete"), ("other", "auto")]
     # Who had pinned the catalog keeps the query that was; its block has no other's id.
     assert before.query("q") is not None
-    assert set(before.block_ids.values()) & set(db.catalog.block_ids.values()) == set(before.queries["other"].blocks)
+    assert set(before.queries.users) & set(db.catalog.queries.users) == set(before.queries["other"].blocks)
     assert db.sql("CREATE OR REPLACE QUERY fresh AS SELECT n FROM ticks").message == "query fresh stands"
     again = db.register("SELECT max(n) AS top FROM ticks WHERE n > 8", name="q", replace=True)
     assert values(again.invoke()) == [9]
@@ -400,7 +400,7 @@ def test_a_push_that_waits_while_a_column_is_added(open_db: Open, monkeypatch: p
     db = open_db()
     db.sql(TICKS)
     with monkeypatch.context() as patch:
-        patch.setattr("ladle.engine.ingest.Ingest.drain_later", lambda *_: None)
+        patch.setattr("ladle.ingest.epochs.Ingest.drain_later", lambda *_: None)
         db.push("ticks", ticks([1]))
     db.sql("ALTER STREAM ticks ADD COLUMN word STRING")
     assert db.status().streams[0].pending == 1
@@ -510,3 +510,29 @@ def test_insert_says_what_went_to_the_quarantine(db: Database) -> None:
     assert said is not None
     assert said.startswith("2 rows inserted into timed, epoch ")
     assert said.endswith("; 1 row of that epoch went to timed.quarantine, with the reason")
+
+
+def test_derived_state_is_shown(open_db: Open) -> None:
+    db = open_db()
+    db.sql("CREATE STREAM s (n INT)")
+    db.register("SELECT n FROM s WHERE n > 1", name="q", materialize="complete")
+    db.register("SELECT count(*) FROM s WHERE n > 2", name="c", materialize="partial")
+    db.push("s", [{"n": n} for n in range(10)], wait=True)
+    db.invoke("q")
+    db.invoke("c")
+    db.maintain()
+    shown = {row["kind"]: row for row in db.sql("SHOW DERIVED").to_pylist()}
+    assert list(shown) == ["cache", "aggregates", "recent", "answers", "results", "masks", "pairs", "query sets"]
+    for kind in ("cache", "aggregates", "answers"):
+        assert shown[kind]["place"] == "memory"
+        assert shown[kind]["disk_bytes"] == 0
+    for kind in ("cache", "answers", "results", "query sets"):
+        assert shown[kind]["things"] > 0
+        assert shown[kind]["memory_bytes"] + shown[kind]["disk_bytes"] > 0
+        assert shown[kind]["rebuild_seconds"] > 0
+        assert shown[kind]["last_used"] is not None
+    assert shown["answers"]["coverage"] == 1.0
+    assert {row["evictions"] for row in shown.values()} == {0}
+    listed = db.derived()
+    assert [each.kind for each in listed] == list(shown)
+    assert [each.things for each in listed] == [row["things"] for row in shown.values()]

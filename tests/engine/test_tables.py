@@ -20,6 +20,7 @@ from tests.waiting import wait_until
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
+from ladle.engine.commands import ChangeTable
 from ladle.errors import (
     AlreadyExists,
     EvaluationError,
@@ -256,7 +257,7 @@ def test_a_standing_query_reads_the_table_as_it_stands(filled: Database, mode: s
 
 def test_an_answer_that_is_kept_notices_a_new_version(filled: Database) -> None:
     filled.register(JOINED, name="q", materialize="complete")
-    wait_until(lambda: bool(filled._background._kept), "the answer is kept")
+    wait_until(lambda: any(row.things for row in filled.derived() if row.kind == "answers"), "the answer is kept")
     for number in range(at_one_row(4, 20)):
         filled.sql(f"UPDATE names SET name = 'v{number}' WHERE n = 1")
         assert {row["name"] for row in filled.invoke("q").table.to_pylist() if row["n"] == 1} == {f"v{number}"}
@@ -361,7 +362,7 @@ def test_a_subscriber_is_told_of_epochs_over_the_table_as_it_stands(filled: Data
         filled.push("ticks", ticks([7]), wait=True)
         change = changes.next(5.0)
         assert change is not None
-        assert change.table.to_pylist() == [{"n": 7, "name": "seven"}]
+        assert change.inserted.to_pylist() == [{"n": 7, "name": "seven"}]
 
 
 def test_what_was_committed_is_there_after_a_restart(open_db: Open) -> None:
@@ -450,7 +451,7 @@ def test_a_table_has_a_limit(open_db: Open) -> None:
 
 
 def test_more_rows_than_a_row_group_has(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladle.archive.tables.GROUP_ROWS", 7)
+    monkeypatch.setattr("ladle.archive.table_files.GROUP_ROWS", 7)
     db.sql("CREATE TABLE t (n INT, s STRING)")
     db.insert("t", pa.table({"n": range(20), "s": [str(n) for n in range(20)]}))
     db._store.cache.drop(db.catalog.tables["t"].file or "")
@@ -491,7 +492,7 @@ def test_statements_on_one_table_take_turns(db: Database) -> None:
 
 def test_a_version_that_came_in_between_is_not_overwritten(filled: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes turns can't meet this; what commits past it must not be lost either."""
-    commit = filled._tables._commit
+    commit = filled.parts.tables._commit
     between = iter([True, False])
 
     def late(catalog: Any, table: Any, version: Any) -> bool:
@@ -500,7 +501,7 @@ def test_a_version_that_came_in_between_is_not_overwritten(filled: Database, mon
             commit(catalog, table, replace(version, rows=other, appended=False))
         return commit(catalog, table, version)
 
-    monkeypatch.setattr(filled._tables, "_commit", late)
+    monkeypatch.setattr(filled.parts.tables, "_commit", late)
     filled.sql("INSERT INTO names VALUES (9, 'nine')")
     assert rows(filled, "SELECT * FROM names") == [(8, "between"), (9, "nine")]
     filled.maintain()
@@ -513,14 +514,32 @@ def test_a_table_that_was_made_anew_meanwhile(filled: Database) -> None:
     bound: Any = parse_one(text, catalog)
     filled.sql("DROP TABLE names")
     with pytest.raises(UnknownName, match="Table 'names' not found"):
-        filled.change_table(bound, text, catalog)
+        filled.run(ChangeTable(bound, text, catalog))
     filled.sql("CREATE TABLE names (n STRING, name STRING)")
     filled.insert("names", {"n": "a", "name": "b"})
-    assert filled.change_table(bound, text, catalog) == 1
+    assert filled.run(ChangeTable(bound, text, catalog)) == 1
     assert rows(filled, "SELECT * FROM names") == [("a", "B"), ("a", "b")]
 
 
 @pytest.mark.not_at_one_row("that nothing of it needs Spark is its subject")
+def test_times_that_python_has_not(db: Database) -> None:
+    """In nested columns, which are compared when a version is replaced."""
+    db.sql("CREATE TABLE far (n INT, times ARRAY<TIMESTAMP>)")
+    after_the_year_9999 = 253_402_300_800_000_000
+    times = pa.array([[0], [after_the_year_9999], [None]], pa.list_(pa.timestamp("us", "UTC")))
+    db.insert("far", pa.table({"n": pa.array([1, 2, 3], pa.int32()), "times": times}))
+    query = db.register("SELECT n, times FROM far", name="of_far")
+    with query.subscribe() as changes:
+        db.sql("UPDATE far SET n = 4 WHERE n = 2")
+        db.sql("DELETE FROM far WHERE n = 1")
+        told = [changes.next(0.0), changes.next(0.0)]
+    assert [
+        (delta.inserted["n"].to_pylist(), delta.retracted["n"].to_pylist()) for delta in told if delta is not None
+    ] == [([4], [2]), ([], [1])]
+    assert db.sql("SELECT n FROM far").table["n"].to_pylist() == [4, 3]
+
+
+@pytest.mark.not_at_one_row("that there is no Spark is its subject")
 def test_what_only_spark_can_run_says_so(filled: Database) -> None:
     with pytest.raises(LadleError, match="needs Spark"):
         filled.sql("UPDATE names SET name = soundex(name)")

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 from ladle.engine import Database
+from ladle.execute.reader import Reader
 from ladle.testing import connect_inline
+from ladle.testing.one_row import AT_ONE_ROW
 
 EPOCH = "TIMESTAMP '1970-01-01 00:00:00'"
 
@@ -98,3 +100,99 @@ def test_a_standing_query_whose_window_is_read_by_another(db: Database) -> None:
     assert first["end"] - first["start"] == timedelta(minutes=10)
     assert _answer(db, "SELECT window.start, n FROM each") == _expected(tuples, groups)
     assert _answer(db, "SELECT max(n) FROM each") == _expected(tuples, f"SELECT max(n) FROM ({groups})")
+
+
+HOPS = (
+    ("10 minutes", "1 minute", "0 minutes"),
+    ("1 hour", "25 minutes", "7 minutes"),
+    ("7 seconds", "3 seconds", "1 second"),
+)
+
+
+def _hopping(source: str, time: str, size: str, slide: str, offset: str, keys: str, folds: str) -> str:
+    """Each tuple with every window that it is in, found by comparing it with both ends."""
+    origin = f"TIMESTAMP '1970-01-01 00:00:00' + INTERVAL '{offset}'"
+    start = f"time_bucket(INTERVAL '{slide}', {time}, {origin}) - i * INTERVAL '{slide}'"
+    rows = f"SELECT *, {start} AS w FROM {source}, range(100) r(i) WHERE {time} IS NOT NULL"
+    return f"SELECT w, w + INTERVAL '{size}' AS e, {keys}{folds} FROM ({rows}) WHERE {time} < e GROUP BY w, e, ALL"
+
+
+@pytest.mark.parametrize(("size", "slide", "offset"), HOPS)
+@pytest.mark.parametrize("time", ["at", "other"])
+def test_windows_that_overlap(db: Database, size: str, slide: str, offset: str, time: str) -> None:
+    """By symbol, from panes, also where these are cut by the edges of Ladle's own window."""
+    folds = "count(*), sum(v)::BIGINT, min(v), max(v), avg(v)"
+    text = f"""SELECT window.start AS w, window.end AS e, k, {folds.replace("::BIGINT", "")} FROM s [RANGE 5 HOURS]
+               WHERE v > -5 GROUP BY window({time}, '{size}', '{slide}', '{offset}'), k"""
+    query = db.register(text, name="hopping", materialize="partial")
+    tuples = _tuples(5)
+    for begin in range(0, 500, 125):
+        db.push("s", tuples.slice(begin, 125), wait=True)
+        pushed = tuples.slice(0, begin + 125)
+        now = pushed["at"][-1].as_py().replace(tzinfo=None)
+        inside = f"(SELECT * FROM s WHERE \"at\" > TIMESTAMP '{now}' - INTERVAL 5 HOURS AND v > -5)"
+        before = db._invoker.nodes.answered
+        answer = _sorted(list(zip(*query.invoke().table.to_pydict().values(), strict=True)))
+        assert db._invoker.nodes.answered == before + 1
+        expected = _hopping(inside, f'"{time}"', size, slide, offset, "k, ", folds).replace(", ALL", ", k")
+        assert answer == _expected(pushed, expected)
+        with db._store.pin() as catalog:
+            whole = db._invoker.answer(catalog.queries["hopping"].plan, catalog, keep_nothing=True).table
+        assert _sorted(list(zip(*whole.to_pydict().values(), strict=True))) == answer
+
+
+def test_what_is_computed_of_windows_that_overlap(db: Database) -> None:
+    tuples = _tuples(6)
+    db.push("s", tuples, wait=True)
+    asked = """SELECT window.end AS e, count(*) AS n FROM s GROUP BY window(at, '30 minutes', '10 minutes')
+               HAVING n > 4 AND window.start > TIMESTAMP '1970-01-01 00:00:00' ORDER BY n DESC, e LIMIT 7"""
+    below = _hopping("s", '"at"', "30 minutes", "10 minutes", "0 minutes", "", "count(*) AS n").replace(", ALL", "")
+    expected = f"""SELECT e, n FROM ({below}) WHERE n > 4 AND w > TIMESTAMP '1970-01-01 00:00:00'
+                   ORDER BY n DESC, e LIMIT 7"""
+    before = db._invoker.nodes.answered
+    assert _answer(db, asked) == _expected(tuples, expected)
+    assert AT_ONE_ROW or db._invoker.nodes.answered == before + 1
+    distinct = "SELECT window.start AS w, count(DISTINCT v) FROM s GROUP BY window(at, '30 minutes', '10 minutes')"
+    below = _hopping("s", '"at"', "30 minutes", "10 minutes", "0 minutes", "", "count(DISTINCT v) AS n")
+    assert _answer(db, distinct) == _expected(tuples, f"SELECT w, n FROM ({below.replace(', ALL', '')})")
+
+
+def test_windows_of_one_pane_share_what_is_folded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.push("s", _tuples(7), wait=True)
+    db.sql("SELECT window, k, sum(v) FROM s GROUP BY window(at, '10 minutes', '2 minutes'), k")
+    folded = []
+    monkeypatch.setattr(Reader, "matches", lambda *_: folded.append(1))
+    db.sql("SELECT window, k, sum(v) FROM s GROUP BY window(at, '6 minutes', '4 minutes'), k")
+    assert not folded
+
+
+@pytest.mark.parametrize("gap", ["1 minute", "5 minutes", "1 hour"])
+def test_sessions(db: Database, gap: str) -> None:
+    """By key, with a gap that some neighbours have exactly."""
+    tuples = _tuples(8)
+    exact = tuples["at"].cast(pa.int64()).to_numpy() // 30_000_000 * 30_000_000
+    moments = pa.array(exact).cast(pa.timestamp("us", "UTC"))
+    tuples = tuples.set_column(3, "at", moments)
+    db.push("s", tuples, wait=True)
+    answer = _answer(
+        db,
+        f"""SELECT session_window.start, session_window.end, k, count(*), sum(v) FROM s WHERE v <> 0
+            GROUP BY session_window(at, '{gap}'), k HAVING count(*) > 1""",
+    )
+    rows: dict[int, list[tuple[datetime, int]]] = {}
+    for row in tuples.to_pylist():
+        if row["v"]:
+            rows.setdefault(row["k"], []).append((row["at"].replace(tzinfo=None), row["v"]))
+    length = timedelta(minutes=60 if "hour" in gap else int(gap.split(maxsplit=1)[0]))
+    expected: list[tuple[Any, ...]] = []
+    for key, own in rows.items():
+        begun = own[0][0]
+        values: list[int] = []
+        for at, (moment, value) in enumerate(own):
+            values.append(value)
+            if at + 1 == len(own) or own[at + 1][0] > moment + length:
+                if len(values) > 1:
+                    expected.append((begun, moment + length, key, len(values), sum(values)))
+                values = []
+                begun = own[at + 1][0] if at + 1 < len(own) else moment
+    assert answer == _sorted(expected)

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.archive.reading import read_file
 from tests.engine.conftest import Open
 from tests.engine.rows import START, TICKS, at, ticks
 
-from ladle.archive.segments import read_file
+from ladle.backup.copying import restore
+from ladle.backup.verifying import is_damaged
 from ladle.catalog import Record, StreamState, Timeline
 from ladle.catalog import timeline as timelines
 from ladle.catalog.timeline import NOTHING
 from ladle.clock import ManualClock
 from ladle.engine import Database, Query
-from ladle.engine.backup import restore
-from ladle.engine.verify import is_damaged
 from ladle.errors import Gone
 from ladle.testing.inline import connect_inline
 
@@ -36,7 +36,7 @@ def ids_on_disk(db: Database, stream: StreamState) -> list[tuple[int, int]]:
     found = []
     directory = db.path / "streams" / str(stream.id) / "archive"
     for file in stream.files:
-        rows = pa.concat_tables(read_file(directory / file.name, ["n"], stream.schema.arrow, file.checks))
+        rows = pa.concat_tables(read_file(directory, file, ["n"], stream.schema.arrow))
         found += list(enumerate(rows.column("n").to_pylist(), file.first_id))
     return found
 
@@ -102,9 +102,9 @@ def test_a_timeline_is_a_list_of_records(gaps: list[tuple[int, int, int]], prune
             assert list(timeline) == records[1:]
             for at in range(records[0].entry, records[-1].entry + 2):
                 assert timeline.at(at) == [record for record in records if record.entry <= at][-1]
+                assert list(timeline.after(at)) == [record for record in records[1:] if record.entry > at]
             for epoch in range(records[0].epoch, records[-1].epoch + 2):
                 assert timeline.at_epoch(epoch) == [record for record in records if record.epoch <= epoch][-1]
-                assert list(timeline.after_epoch(epoch)) == [record for record in records[1:] if record.epoch > epoch]
 
 
 # -- positions that are no longer promised --
@@ -112,8 +112,8 @@ def test_a_timeline_is_a_list_of_records(gaps: list[tuple[int, int, int]], prune
 
 def told(query: Query, since: int) -> list[tuple[int, Counter[str]]]:
     """What a subscriber hears that knows everything up to an epoch, until there is no more."""
-    with query.subscribe(since=since) as changes:
-        return [(change.epoch, bag(change.table)) for change in iter(lambda: changes.next(0.0), None)]
+    with query.subscribe(since=since, relation="istream") as changes:
+        return [(change.epoch, bag(change.inserted)) for change in iter(lambda: changes.next(0.0), None)]
 
 
 def bag(table: pa.Table) -> Counter[str]:

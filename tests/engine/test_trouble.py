@@ -21,8 +21,8 @@ from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, ticks, values
 
 from ladle.engine import Database
-from ladle.engine.backfill import Backfill
 from ladle.errors import Closed, CorruptLog, ReadOnly, UnknownName, WarehouseBusy, WarehouseError
+from ladle.ingest.backfill import Backfill
 from ladle.testing import connect_inline
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
@@ -188,7 +188,7 @@ def test_a_broken_checkpoint_costs_nothing(open_db: Open, tmp_path: Path) -> Non
 
 
 def test_a_data_file_that_is_gone(open_db: Open) -> None:
-    db = open_db(cache_bytes_max=0)
+    db = open_db(derived_memory_bytes_max=0)
     db.sql(TICKS)
     db.push("ticks", ticks([1]), wait=True)
     (file,) = (db.path / "streams" / "1" / "archive").glob("*.parquet")

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faults import SCHEMA, back_up_until, forked, restore_until, rows_of
 
 import ladle
-from ladle.archive.backup import read_manifest
+from ladle.archive.backup_format import read_manifest
 from ladle.engine import Database
 from ladle.errors import WarehouseError
 from ladle.testing import connect_inline
-from ladle.testing.faults import SCHEMA, back_up_until, forked, restore_until, rows_of
 
 QUIET = {"maintenance_seconds": 3_600.0, "compact_files_min": 2, "grace_seconds": 0.0}
 

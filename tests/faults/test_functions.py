@@ -9,9 +9,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.faults import forked, replace_functions_until
 
 from ladle.testing import connect_inline
-from ladle.testing.faults import forked, replace_functions_until
 
 
 @pytest.mark.parametrize("kill_at", [1, 2, 3, 4, 5, 8, 13, 21, 34])

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from tests.support.faults import change_of, change_tables_until, forked
 
 from ladle.testing import connect_inline
-from ladle.testing.faults import change_of, change_tables_until, forked
 
 QUIET = {"maintenance_seconds": 3_600.0}
 

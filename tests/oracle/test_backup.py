@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faults import SCHEMA, rows_of
 
 import ladle
 from ladle.engine import Database
 from ladle.testing import connect_inline
-from ladle.testing.faults import SCHEMA, rows_of
 
 pytestmark = pytest.mark.not_at_one_row("its queries have no residual")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.driver import MODES, Driver
+from tests.support.queries import QueryMaker
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
-from ladle.testing.driver import MODES, Driver
 from ladle.testing.one_row import at_one_row
-from ladle.testing.queries import QueryMaker
 
 # a background thread that dies would go unnoticed here: answers are right without it
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.driver import MODES, Driver
+from tests.support.generate import WALL_US, random_rows, random_stream
+from tests.support.judge import SparkJudge
+from tests.support.oracle import Oracle
+from tests.support.queries import QueryMaker
+from tests.support.tree import Query, columns_of, is_nested
 
 import ladle
 from ladle.clock import ManualClock
-from ladle.testing.driver import MODES, Driver
-from ladle.testing.generate import WALL_US, random_rows, random_stream
-from ladle.testing.judge import SparkJudge
 from ladle.testing.one_row import at_one_row
-from ladle.testing.oracle import Oracle
-from ladle.testing.queries import QueryMaker
-from ladle.testing.tree import Query, columns_of, is_nested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ladle.testing.driver import Connect
+    from tests.support.driver import Connect
 
 pytestmark = pytest.mark.spark
 

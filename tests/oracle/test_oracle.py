@@ -10,16 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from ladle.clock import ManualClock
-from ladle.engine import Database
-from ladle.testing import connect_inline
-from ladle.testing.driver import Driver, Mismatch, everything
-from ladle.testing.generate import MINUTE_US, SCALARS, WALL_US, PushedRow, random_rows, random_stream
-from ladle.testing.oracle import Oracle, difference
-from ladle.testing.queries import QueryMaker
-from ladle.testing.tree import (
-    EPOCH,
+from tests.support.driver import Driver, Mismatch, everything
+from tests.support.generate import MINUTE_US, SCALARS, WALL_US, PushedRow, random_rows, random_stream
+from tests.support.months import EPOCH
+from tests.support.oracle import Oracle, difference
+from tests.support.queries import QueryMaker
+from tests.support.tree import (
     ZONED,
     ColumnSpec,
     Moment,
@@ -32,6 +28,10 @@ from ladle.testing.tree import (
     TimeSpan,
     to_ladle,
 )
+
+from ladle.clock import ManualClock
+from ladle.engine import Database
+from ladle.testing import connect_inline
 
 EVENTS = StreamSpec("s", (ColumnSpec("a", pa.int32()), ColumnSpec("at", ZONED)), "at", retain=Span(1, "HOUR"))
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.driver import MODES
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
 from ladle.testing import connect_inline
-from ladle.testing.driver import MODES
 from ladle.testing.one_row import at_one_row
 
 # a background thread that dies would go unnoticed here: answers are right without it

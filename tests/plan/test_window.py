@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.months import months_before
 
 from ladle.clock import FIRST_US, LAST_US, to_us
 from ladle.plan import Block, Bound, Factor, Plan, Residual, RowsWindow, Scan, TimeWindow, WindowKind
@@ -68,15 +70,45 @@ def test_kinds(begin: Bound | None, end: Bound | None, kind: WindowKind) -> None
 @pytest.mark.parametrize(
     ("now", "months", "expected"),
     [
-        ("2024-03-31 12:00:00", -1, "2024-02-29 12:00:00"),
-        ("2023-03-31 12:00:00", -1, "2023-02-28 12:00:00"),
-        ("2024-01-31 00:00:00", 1, "2024-02-29 00:00:00"),
+        ("2024-03-31 12:00:00", -1, "2024-02-29 23:59:59.999999"),
+        ("2023-03-31 12:00:00", -1, "2023-02-28 23:59:59.999999"),
+        ("2023-03-28 12:00:00", -1, "2023-02-28 12:00:00"),
+        ("2024-01-31 00:00:00", 1, "2024-02-29 23:59:59.999999"),
         ("2024-01-15 00:00:00", -13, "2022-12-15 00:00:00"),
-        ("2024-02-29 00:00:00", 12, "2025-02-28 00:00:00"),
+        ("2024-02-29 00:00:00", 12, "2025-02-28 23:59:59.999999"),
     ],
 )
-def test_months_are_of_the_calendar(now: str, months: int, expected: str) -> None:
+def test_months_are_of_the_calendar_and_never_go_back(now: str, months: int, expected: str) -> None:
     assert Bound(0, relative=True, months=months).resolve(us(now)) == us(expected)
+
+
+@given(
+    month=st.datetimes(datetime(1999, 1, 1), datetime(2030, 1, 1)),
+    minutes=st.lists(st.integers(0, 5 * 24 * 60), min_size=2, max_size=20),
+    months=st.integers(-30, 12),
+    offset=st.integers(-(10**11), 10**11),
+)
+def test_a_bound_with_months_is_its_running_maximum(
+    month: datetime, minutes: list[int], months: int, offset: int
+) -> None:
+    """Spark's own arithmetic, tried at every day's end up to NOW, never gets later than this bound."""
+    bound = Bound(offset, relative=True, months=months)
+    first = month.replace(day=27)
+    moments = [to_us(first + timedelta(minutes=each)) for each in sorted(minutes)]
+    resolved = [bound.resolve(moment) for moment in moments]
+    assert resolved == sorted(resolved)
+    assert resolved == [months_before(moment, -months) + offset for moment in moments]
+
+
+@given(
+    time=st.datetimes(datetime(1999, 1, 1), datetime(2030, 1, 1)),
+    months=st.integers(-30, 0),
+    offset=st.integers(-(10**11), 10**11),
+)
+def test_when_a_bound_reaches_a_time(time: datetime, months: int, offset: int) -> None:
+    bound, time_us = Bound(offset, relative=True, months=months), to_us(time)
+    reached = int(bound.reached(np.array([time_us]))[0])
+    assert bound.resolve(reached) >= time_us > bound.resolve(reached - 1)
 
 
 def test_beyond_the_calendar() -> None:

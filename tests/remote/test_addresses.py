@@ -9,10 +9,10 @@ from tests.engine.rows import values
 from tests.waiting import wait_until
 
 import ladle
+from ladle import handles
 from ladle.config import Settings
-from ladle.engine import handles
 from ladle.errors import Closed, LadleError, Unauthenticated, Unreachable
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 

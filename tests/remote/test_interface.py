@@ -10,10 +10,12 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.remote.test_socket import START, TICKS, at, holder, ticks, values
+from tests.remote.test_socket import START, TICKS, Holder, another_process, at, ticks, values
 
 import ladle
+from ladle.client import RemoteDatabase, open_warehouse
 from ladle.config import Settings
+from ladle.delta import ChangeOptions
 from ladle.errors import (
     AlreadyExists,
     EvaluationError,
@@ -25,18 +27,24 @@ from ladle.errors import (
     UnknownName,
     Unsupported,
 )
-from ladle.remote import RemoteDatabase, open_warehouse
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
+from ladle.schema import TIMESTAMP, Column, StreamSchema
 from ladle.testing import connect_inline
 
 LIMITS = {"invoke_seconds_max": 5.0}
 
 
+@pytest.fixture(scope="module")
+def holder() -> Iterator[Holder]:
+    with another_process() as holder:
+        yield holder
+
+
 @pytest.fixture(params=["embedded", "socket", "http"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+def db(request: pytest.FixtureRequest, tmp_path: Path, holder: Holder) -> Iterator[Any]:
     path = tmp_path / "warehouse"
     if request.param == "socket":
-        with holder(path):
+        with holder.hold(path):
             remote = open_warehouse(path)
             assert isinstance(remote, RemoteDatabase)
             with remote:
@@ -148,6 +156,43 @@ def test_a_subscription(db: Any) -> None:
             assert values(change) == [3]
     with pytest.raises(UnknownName):
         db.changes("nope")
+
+
+def test_deltas(db: Any) -> None:
+    """What comes and what goes, from any position, in all the ways to be told."""
+    q = db.register("SELECT n FROM ticks [RANGE 2 SECONDS]", name="q")
+    first = db.push("ticks", ticks(1, 2), wait=True)
+    follower = q.subscribe(snapshot=True, progress=True)
+    snapshot = follower.next(5.0)
+    assert (snapshot.epoch, values(snapshot), snapshot.now, len(snapshot.retracted)) == (first, [1, 2], at(2), 0)
+    second = db.push("ticks", ticks(4), wait=True)
+    change = follower.next(5.0)
+    assert (change.epoch, values(change), change.retracted.to_pylist()) == (second, [4], [{"n": 1}, {"n": 2}])
+    assert (change.net, change.progress, change.inserted_out, change.now) == (False, False, None, at(4))
+    assert change.retracted.schema == change.inserted.schema == pa.schema([pa.field("n", pa.int32())])
+    assert follower.position == change.position
+    db.sql("CREATE TABLE other (n INT)")
+    carried = follower.next(5.0)
+    assert carried.progress
+    assert (carried.entry > change.entry, carried.now, len(carried)) == (True, at(4), 0)
+
+    (again,) = db.changes("q", since=snapshot.position, upto=change.position)
+    assert (again.position, values(again)) == (change.position, [4])
+    assert [each.progress for each in db.changes("q", since=change.position)] == [True]
+    (out,) = db.changes("q", since=first, options=ChangeOptions.of("out"), upto=change.position)
+    assert (values(out), out.inserted_out.to_pylist(), len(out.retracted)) == ([4], [at(6)], 0)
+    for relation, came, went in (("istream", [4], []), ("dstream", [], [1, 2]), ("rstream", [4], [])):
+        (told, *_) = db.changes("q", since=snapshot.position, options=ChangeOptions.of(relation=relation))
+        assert (values(told), told.retracted.column("n").to_pylist()) == (came, went)
+    with pytest.raises(LadleError, match="is no position"):
+        db.changes("q", since="yesterday")
+    with pytest.raises(LadleError, match="has not been yet"):
+        db.changes("q", since="e999999n0")
+    with pytest.raises(LadleError, match="A snapshot is the answer as it is now"):
+        db.changes("q", since=1, snapshot=True)
+    q.unregister()
+    with pytest.raises(UnknownName):
+        follower.next(5.0)
 
 
 def test_functions(db: Any) -> None:
@@ -288,3 +333,41 @@ def test_a_remote_database_says_why_it_has_no_spark(db: Any) -> None:
     assert "spark_format" in str(told.value)
     with pytest.raises(Unsupported, match="no Spark session here"):
         _ = db.spark
+
+
+def test_streams_come_and_go(db: Any) -> None:
+    schema = StreamSchema((Column("n", pa.int32()), Column("at", TIMESTAMP)), "at")
+    second = 1_000_000
+    limits = {"retain_us": 3_600 * second, "max_ahead_us": 1, "lateness_us": second, "idle_after_us": 60 * second}
+    assert db.create_stream("A-b", schema, **limits)
+    assert not db.create_stream("a-B", schema, if_not_exists=True)
+    with pytest.raises(AlreadyExists):
+        db.create_stream("a-b", schema)
+
+    def told() -> tuple[int | None, ...]:
+        stream = next(each for each in db.streams() if each.name == "A-b")
+        assert stream.schema == schema
+        return stream.retain_us, stream.lateness_us, stream.idle_after_us
+
+    assert told() == (3_600 * second, second, 60 * second)
+    db.set_retain("A-b", 7_200 * second)
+    db.set_lateness("A-b", 5)
+    db.set_idle_after("A-b", None)
+    assert told() == (7_200 * second, 5, None)
+    for change in (db.set_retain, db.set_lateness):
+        change("A-b", None)
+    assert told() == (None, None, None)
+    db.register("SELECT n FROM `A-b`", name="q")
+    db.register("SELECT n FROM q", name="over")
+    with pytest.raises(InUse):
+        db.unregister("q")
+    db.unregister("q", cascade=True)
+    assert db.queries() == []
+    db.unregister("q", if_exists=True)
+    db.register("SELECT n FROM `A-b`", name="q")
+    with pytest.raises(InUse):
+        db.drop_stream("A-b")
+    db.drop_stream("A-b", cascade=True)
+    db.drop_stream("A-b", if_exists=True)
+    with pytest.raises(UnknownName):
+        db.drop_stream("A-b")

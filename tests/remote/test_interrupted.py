@@ -11,8 +11,9 @@ import pytest
 from tests.interrupts import heeding_interrupts
 
 from ladle.answer import Answer
+from ladle.client import RemoteDatabase, SocketTransport
 from ladle.connection import serve
-from ladle.remote import RemoteDatabase, SocketTransport
+from ladle.engine.session import Session
 from ladle.testing import connect_inline
 
 
@@ -22,14 +23,14 @@ def test_an_interrupted_answer_is_not_taken_for_the_next(tmp_path: Path, monkeyp
         db.sql("CREATE STREAM s (n INT)")
         db.register("SELECT n FROM s", name="slow")
         go_on = threading.Event()
-        invoke = db.invoke
+        invoke = Session.invoke
 
-        def invoke_slowly(name: str, **how: object) -> Answer:
+        def invoke_slowly(session: Session, name: str, **how: object) -> Answer:
             os.kill(os.getpid(), signal.SIGINT)
             go_on.wait(30)
-            return invoke(name)
+            return invoke(session, name)
 
-        monkeypatch.setattr(db, "invoke", invoke_slowly)
+        monkeypatch.setattr(Session, "invoke", invoke_slowly)
         with RemoteDatabase(SocketTransport(db.path)) as remote, heeding_interrupts():
             with pytest.raises(KeyboardInterrupt):
                 remote.invoke("slow")

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 
 import ladle
+from ladle.client import RemoteDatabase, SocketTransport
 from ladle.config import Settings
 from ladle.connection import serve
-from ladle.remote import RemoteDatabase, SocketTransport
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.status import Pulse
 from ladle.testing import connect_inline
 

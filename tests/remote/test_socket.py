@@ -21,9 +21,12 @@ import pytest
 import ladle.connection
 from ladle.access import Role, User
 from ladle.answer import Answer
+from ladle.client import RemoteDatabase, SocketTransport, open_warehouse
 from ladle.config import Settings
 from ladle.connection import serve
+from ladle.delta import Delta
 from ladle.engine import Database
+from ladle.engine.session import Session
 from ladle.errors import (
     Closed,
     Denied,
@@ -31,8 +34,9 @@ from ladle.errors import (
     Position,
     WarehouseError,
 )
-from ladle.remote import RemoteDatabase, SocketTransport, forms, open_warehouse, wire
-from ladle.server.run import Server
+from ladle.protocols import forms, wire
+from ladle.protocols.http.process import Server
+from ladle.sql.statement_types import DropQuery
 from ladle.testing import connect_inline
 
 TICKS = "CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at"
@@ -42,11 +46,13 @@ HOLD = """
 import sys
 from ladle.connection import serve
 from ladle.testing import connect_inline
-db = connect_inline(sys.argv[1], settings={"invoke_seconds_max": 5.0})
-serve(db)
-print("open", flush=True)
-sys.stdin.read()
-db.close()
+for line in sys.stdin:
+    db = connect_inline(line.rstrip("\\n"), settings={"invoke_seconds_max": 5.0})
+    serve(db)
+    print("open", flush=True)
+    sys.stdin.readline()
+    db.close()
+    print("closed", flush=True)
 """
 
 
@@ -58,28 +64,56 @@ def ticks(*seconds: int) -> list[dict[str, Any]]:
     return [{"n": second, "at": at(second)} for second in seconds]
 
 
-def values(answer: Answer) -> list[Any]:
-    return answer.table.column(0).to_pylist()
+def values(told: Answer | Delta) -> list[Any]:
+    """The first column of an answer, or of the rows that a delta inserts."""
+    table = told.inserted if isinstance(told, Delta) else told.table
+    return table.column(0).to_pylist()
+
+
+class Holder:
+    """Another process that holds warehouses, one after the other."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([sys.executable, "-c", HOLD], stdin=pipe, stdout=pipe, text=True)
+
+    @contextmanager
+    def hold(self, path: Path) -> Iterator[None]:
+        self._tell(str(path), "open")
+        yield
+        if self.process.poll() is None:
+            self._tell("close", "closed")
+
+    def _tell(self, line: str, answer: str) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == f"{answer}\n"
+
+    def end(self) -> None:
+        self.process.communicate(timeout=30)
 
 
 @contextmanager
-def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the warehouse."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        yield process
-        if process.poll() is None:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(timeout=30)
+def another_process() -> Iterator[Holder]:
+    holder = Holder()
+    with holder.process:
+        try:
+            yield holder
+        finally:
+            holder.end()
+
+
+@pytest.fixture(scope="module")
+def holder() -> Iterator[Holder]:
+    with another_process() as holder:
+        yield holder
 
 
 @pytest.fixture
-def remote(tmp_path: Path) -> Iterator[RemoteDatabase]:
-    with holder(tmp_path / "warehouse"):
+def remote(tmp_path: Path, holder: Holder) -> Iterator[RemoteDatabase]:
+    with holder.hold(tmp_path / "warehouse"):
         db = open_warehouse(tmp_path / "warehouse")
         assert isinstance(db, RemoteDatabase)
         with db:
@@ -133,7 +167,7 @@ def test_the_audit_log_has_what_comes_through_the_socket(tmp_path: Path) -> None
         finally:
             server.stop()
         with pytest.raises(Denied):
-            owner.session(User("eve", Role.READER), "socket").unregister("r")
+            owner.session(User("eve", Role.READER), "socket").run(DropQuery("r"))
         assert (path / "audit.log").stat().st_mode & 0o777 == 0o600
     lines = [json.loads(line) for line in (path / "audit.log").read_text().splitlines()]
     assert [(line["user"], line["from"], line["action"], line["target"], line["outcome"]) for line in lines] == [
@@ -149,7 +183,8 @@ def test_the_audit_log_has_what_comes_through_the_socket(tmp_path: Path) -> None
 
 def test_the_holder_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "warehouse"
-    with holder(path) as process:
+    with another_process() as other, other.hold(path):
+        process = other.process
         db = open_warehouse(path)
         db.sql(TICKS)
         db.push("ticks", ticks(1), wait=True)
@@ -187,10 +222,10 @@ def test_the_holder_closes_in_good_order(tmp_path: Path) -> None:
     db.close()
 
 
-def test_a_path_longer_than_an_address(tmp_path: Path) -> None:
+def test_a_path_longer_than_an_address(tmp_path: Path, holder: Holder) -> None:
     path = tmp_path / ("d" * 100) / ("e" * 100) / "warehouse"
     assert len(str(path)) > 200
-    with holder(path):
+    with holder.hold(path):
         db = open_warehouse(path)
         assert isinstance(db, RemoteDatabase)
         with db:
@@ -240,7 +275,7 @@ def test_a_bug_in_the_holder_is_told_and_harms_nobody(tmp_path: Path, monkeypatc
         serve(owner)
         with RemoteDatabase(SocketTransport(path)) as db:
             with monkeypatch.context() as patch:
-                patch.setattr(Database, "status", lambda *_: 1 / 0)
+                patch.setattr(Session, "status", lambda *_: 1 / 0)
                 with pytest.raises(LadleError, match="ZeroDivisionError"):
                     db.status()
             assert db.status().epoch == 0
@@ -271,7 +306,7 @@ def test_a_free_warehouse_is_opened_here(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_holder_without_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladle.remote._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("ladle.client._PATIENCE_SECONDS", 0.1)
     with connect_inline(tmp_path / "warehouse"), pytest.raises(WarehouseError, match="does not answer") as raised:
         open_warehouse(tmp_path / "warehouse")
     assert raised.value.hint is not None

@@ -11,7 +11,7 @@ import pytest
 
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 TICKS = "CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at"

@@ -16,7 +16,9 @@ from tests.server.conftest import TICKS, Serve, as_user, code_of
 import ladle
 from ladle.access import LOCAL_USER, Role, User
 from ladle.engine import Database
+from ladle.engine.commands import carry_out
 from ladle.errors import AlreadyExists, Denied, LadleError, UnknownName
+from ladle.sql.statement_types import DropQuery, Grant
 from ladle.testing import connect_inline
 
 ROWS = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n'
@@ -290,9 +292,9 @@ def test_owners_and_grants_survive(tmp_path: Path) -> None:
             assert db.catalog.access.owned["alice"] == 1
             assert db.session(User("bob", Role.READER)).query("mine").name == "mine"
             with pytest.raises(Denied):
-                db.session(User("bob", Role.WRITER)).unregister("mine")
+                db.session(User("bob", Role.WRITER)).run(DropQuery("mine"))
     with connect_inline(path) as db:
-        db.session(alice).unregister("mine")
+        db.session(alice).run(DropQuery("mine"))
         db.register("SELECT n FROM ticks", name="mine")
         assert db.catalog.access.owner("mine") is None
         assert not db.catalog.access.grants
@@ -447,6 +449,7 @@ STATEMENTS = (
     "SHOW SOURCES",
     "SHOW FUNCTIONS",
     "SHOW GRANTS",
+    "SHOW DERIVED",
     "DESCRIBE ticks",
     "DESCRIBE q",
     "EXPLAIN QUERY q",
@@ -465,7 +468,7 @@ def test_nobody_but_admins_is_told_where_the_warehouse_is(serve: Serve, tmp_path
     db.execute(f"{TICKS}; CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
     db.push("ticks", [{"n": 1, "at": "2026-01-01T00:00:01Z"}], wait=True)
     db.register("SELECT n FROM ticks WHERE n > 0", name="q", materialize="none")
-    db.rights.grant("q", "public", by=LOCAL_USER)
+    carry_out(db.parts, Grant("q", "public"), LOCAL_USER)
     reader, writer, root = (as_user(url, db.create_token(role, role)) for role in ("reader", "writer", "admin"))
 
     def told() -> list[str]:

@@ -23,10 +23,11 @@ import ladle
 from ladle.answer import Answer
 from ladle.config import Settings
 from ladle.engine import Database
+from ladle.engine.watched import figures
 from ladle.errors import Gone
-from ladle.server.connections import Connections
-from ladle.server.metrics import Metrics
-from ladle.server.pages import Pages
+from ladle.protocols.http.connections import Connections
+from ladle.protocols.http.metrics import Metrics
+from ladle.protocols.http.pages import AnswerPages
 from ladle.status import SourceStatus
 
 LINES = '{"n": 1, "at": "2026-01-01T00:00:01Z"}\n{"n": 2, "at": "2026-01-01T00:00:02Z"}\n'
@@ -78,7 +79,9 @@ def test_of_two_sources_with_one_name_the_failing_one_is_counted(served: tuple[D
     db, _ = served
     sources = tuple(SourceStatus("ticks", "files", state, None, 2, None) for state in ("failed", "running"))
     text = (
-        Metrics(lambda: replace(db.pulse(), sources=sources), db.figures, lambda: 0, Connections(Settings()))
+        Metrics(
+            lambda: replace(db.pulse(), sources=sources), lambda: figures(db.parts), lambda: 0, Connections(Settings())
+        )
         .text(str)
         .decode()
     )
@@ -167,7 +170,7 @@ def test_pages_that_nobody_fetched_for_too_long_are_gone(http: httpx.Client, mon
     page = http.get("/v1/queries/all/answer?limit=5").json()
     page = http.get(page["next"]).json()
     assert len(page["rows"]) == 5
-    monkeypatch.setattr("ladle.server.pages._SECONDS_MAX", 0.0)
+    monkeypatch.setattr("ladle.protocols.http.pages._SECONDS_MAX", 0.0)
     late = http.get(page["next"])
     assert code_of(late) == (410, "gone")
     assert "ask for it again" in late.json()["error"]["hint"]
@@ -175,7 +178,7 @@ def test_pages_that_nobody_fetched_for_too_long_are_gone(http: httpx.Client, mon
 
 def test_old_pages_go_though_nobody_asks() -> None:
     now = 0.0
-    pages = Pages(1 << 20, lambda: now)
+    pages = AnswerPages(1 << 20, lambda: now)
     answer = Answer(pa.table({"n": [1]}), 1, datetime(2026, 1, 1, tzinfo=UTC))
     first, second = pages.keep(answer, "me"), pages.keep(answer, "me")
     now = 599.0
@@ -370,6 +373,18 @@ def test_what_a_plan_reads_twice_is_drawn_once(http: httpx.Client) -> None:
     picture = http.post("/v1/plan", json={"text": text}).json()
     assert [node["kind"] for node in picture["nodes"]] == ["streamscan", "groupby", "join", "project", "answer"]
     assert picture["edges"].count(["n1", "n2"]) == 2
+
+
+def test_explain_says_why_a_query_is_broken(served: tuple[Database, str], http: httpx.Client) -> None:
+    http.post("/v1/queries", json={"name": "q", "sql": "SELECT n FROM ticks"})
+    served[0].catalog.queries["q"].take("This version has no such operator.")
+    for analyze in (False, True):
+        told = http.post("/v1/explain", json={"text": "q", "analyze": analyze}).json()
+        assert "  broken    This version has no such operator." in told["text"].splitlines()
+        assert told["tree"] is None
+        broken, answer = http.post("/v1/plan", json={"text": "q", "analyze": analyze}).json()["nodes"]
+        assert (broken["title"], broken["detail"]) == ("broken", "This version has no such operator.")
+        assert answer["title"] == "q"
 
 
 def test_explain_has_the_tree_beside_the_text(http: httpx.Client) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from tests.server.conftest import TICKS, Serve
+from tests.waiting import wait_until
 
 from ladle.engine import Database
 
@@ -29,11 +30,8 @@ def test_rows_of_a_client_that_left_in_between_are_not_taken(served: tuple[Datab
         connection.sendall(LINE if "Length" in more else b"%x\r\n%s\r\n" % (len(LINE), LINE))
         time.sleep(0.1)
         connection.close()
-    deadline = time.monotonic() + 10
     ended = 'path="other",status="400"} 2.0'
-    while ended not in httpx.get(f"{url}/metrics", trust_env=False).text:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: ended in httpx.get(f"{url}/metrics", trust_env=False).text)
     headers = {"Content-Type": "application/x-ndjson"}
     httpx.post(f"{url}/v1/streams/ticks/rows?wait=true", content=LINE, headers=headers, trust_env=False)
     assert db.sql("SELECT count(*) AS n FROM ticks").to_pylist() == [{"n": 1}]

@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from tests.server.conftest import Serve, as_user, code_of
+from tests.server.hearing import events, messages
 from websockets.sync.client import connect as connect_websocket
 
 import ladle
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.server.following import _PIECE_BYTES, _event
-from ladle.server.hub import Told
-from ladle.server.run import Server
-from ladle.server.serving import _token
+from ladle.formats.deltas import PIECE_BYTES
+from ladle.protocols.http.process import Server
+from ladle.protocols.http.serving import _token
 from ladle.testing import connect_inline
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,40 +32,19 @@ def push(db: Database, *numbers: int) -> int:
     return db.push("ticks", rows, wait=True) or 0
 
 
-@contextmanager
-def events(http: httpx.Client, path: str, **headers: str) -> Iterator[Iterator[tuple[int, str, Any]]]:
-    with http.stream("GET", path, headers={"Accept": "text/event-stream", **headers}) as reply:
-        assert reply.status_code == 200
-
-        def parsed() -> Iterator[tuple[int, str, Any]]:
-            event: dict[str, str] = {}
-            for line in reply.iter_lines():
-                if line.startswith(":"):
-                    continue
-                if not line:
-                    if "data" in event:
-                        yield int(event.get("id", 0)), event["event"], json.loads(event["data"])
-                    event = {}
-                    continue
-                name, _, value = line.partition(": ")
-                event[name] = value
-
-        yield parsed()
-
-
 def test_a_change_of_a_table_is_an_event(served: tuple[Database, str], http: httpx.Client) -> None:
     db, _ = served
     db.sql("CREATE TABLE t (n INT)")
     db.register("SELECT ticks.n FROM ticks JOIN t ON ticks.n = t.n", name="q")
     push(db, 1, 2)
     with events(http, "/v1/queries/q/changes") as heard:
-        assert next(heard)[1] == "epoch"
+        assert next(heard)[1] == "progress"
         db.sql("INSERT INTO t VALUES (2)")
         first = db.catalog.epoch
         assert next(heard)[:2] == (first, "change")
         db.sql("UPDATE t SET n = n - 1")
         last, _, value = next(heard)
-        assert (last, value["rows"]) == (db.catalog.epoch, [{"n": 1}])
+        assert (last, value["inserted"]) == (db.catalog.epoch, [{"n": 1}])
     with events(http, "/v1/queries/q/changes", **{"Last-Event-ID": str(first)}) as heard:
         assert next(heard)[0] == last
 
@@ -78,31 +56,58 @@ def test_events_come_in_order_and_go_on_from_an_epoch(served: tuple[Database, st
     with events(http, "/v1/queries/q/changes?since=0") as heard:
         assert next(heard)[:2] == (first, "change")
         third = push(db, 4)
-        assert [(epoch, value["rows"]) for epoch, _, value in (next(heard), next(heard))] == [
+        assert [(epoch, value["inserted"]) for epoch, _, value in (next(heard), next(heard))] == [
             (second, [{"n": 3}]),
             (third, [{"n": 4}]),
         ]
     with events(http, "/v1/queries/q/changes", **{"Last-Event-ID": str(second)}) as heard:
         assert next(heard)[0] == third
     with events(http, "/v1/queries/q/changes") as heard:
-        assert next(heard)[:2] == (third, "epoch"), "from where on it listens"
+        assert next(heard)[:2] == (third, "progress"), "from where on it listens"
         fourth = push(db, 5)
         assert next(heard)[:2] == (fourth, "change")
 
 
-def test_a_large_change_comes_whole_and_is_sent_in_pieces(served: tuple[Database, str], http: httpx.Client) -> None:
-    db, _ = served
+def test_a_large_change_comes_in_pieces(served: tuple[Database, str], http: httpx.Client) -> None:
+    """Which the client joins; no message is much larger than a piece."""
+    db, url = served
     db.register("SELECT n FROM ticks", name="q")
-    with events(http, "/v1/queries/q/changes") as heard:
-        next(heard)
+    address = f"{url.replace('http', 'ws')}/v1/queries/q/changes"
+    with events(http, "/v1/queries/q/changes") as heard, connect_websocket(address, max_size=2 * PIECE_BYTES) as socket:
+        hearing = messages(socket)
+        next(heard), next(hearing)
         first, second = push(db, *range(30_000)), push(db, 30_000)
         for epoch, numbers in (first, range(30_000)), (second, [30_000]):
             told, kind, value = next(heard)
-            assert (told, kind, value["rows"]) == (epoch, "change", [{"n": n} for n in numbers])
-    for size in (1, 2, _PIECE_BYTES - 1, _PIECE_BYTES, _PIECE_BYTES + 1, 3 * _PIECE_BYTES, 3 * _PIECE_BYTES + 5):
-        pieces = list(_event(Told(7, True, b"x" * size)))
-        assert b"".join(pieces) == b"id: 7\nevent: change\ndata: " + b"x" * size + b"\n\n"
-        assert max(map(len, pieces)) < _PIECE_BYTES + 100
+            expected = [{"n": n} for n in numbers]
+            assert (told, kind, value["inserted"], value["retracted"]) == (epoch, "change", expected, [])
+            assert (value["pieces"] > 3) == (len(numbers) > 1)
+            assert next(hearing) == value
+    reply = http.get("/v1/queries/q/changes?since=0").json()
+    assert [len(delta["inserted"]) for delta in reply["deltas"]] == [30_000, 1], "one response has them whole"
+
+
+def test_a_connection_that_breaks_between_pieces(served: tuple[Database, str], http: httpx.Client) -> None:
+    """Pieces that were heard are no position: the delta comes again, whole."""
+    db, url = served
+    db.register("SELECT n FROM ticks", name="q")
+    address = f"{url.replace('http', 'ws')}/v1/queries/q/changes"
+    with connect_websocket(address) as socket:
+        begin = next(messages(socket))["position"]
+        push(db, *range(30_000))
+        assert json.loads(socket.recv(20))["more"]
+    last = None
+    with http.stream("GET", "/v1/queries/q/changes?since=0", headers={"Accept": "text/event-stream"}) as reply:
+        for seen, line in enumerate(reply.iter_lines()):
+            assert not line.startswith("id:"), "it was not told whole"
+            if seen > 5:
+                break
+    assert last is None
+    for path, headers in ((f"?since={begin}", {}), ("", {"Last-Event-ID": begin})):
+        with events(http, f"/v1/queries/q/changes{path}", **headers) as heard:
+            _, _, value = next(heard)
+            assert [row["n"] for row in value["inserted"]] == list(range(30_000))
+            assert value["pieces"] > 3
 
 
 def test_a_dropped_query_ends_its_events(served: tuple[Database, str], http: httpx.Client) -> None:
@@ -123,11 +128,15 @@ def test_websockets(served: tuple[Database, str]) -> None:
     first = push(db, 1)
     address = url.replace("http", "ws")
     with connect_websocket(f"{address}/v1/queries/q/changes?since=0") as socket:
-        assert json.loads(socket.recv(5))["rows"] == [{"n": 1}]
+        told = json.loads(socket.recv(5))
+        assert (told["inserted"], told["retracted"], told["net"]) == ([{"n": 1}], [], False)
+        assert told["now"] == "2026-01-01T00:00:01+00:00"
         second = push(db, 2)
         assert json.loads(socket.recv(5))["epoch"] == second > first
     with connect_websocket(f"{address}/v1/queries/nope/changes") as socket:
         assert json.loads(socket.recv(5))["error"]["code"] == "unknown_name"
+    with connect_websocket(f"{address}/v1/queries/q/changes?relation=both") as socket:
+        assert json.loads(socket.recv(5))["error"]["code"] == "type_mismatch"
 
 
 def test_a_websocket_with_a_token(serve: Serve) -> None:
@@ -140,7 +149,7 @@ def test_a_websocket_with_a_token(serve: Serve) -> None:
         assert json.loads(socket.recv(5))["error"]["code"] == "unauthenticated"
     token = db.create_token("me", "reader")
     with connect_websocket(address, subprotocols=[f"ladle.{token}"]) as socket:  # type: ignore[list-item]
-        assert json.loads(socket.recv(5))["rows"] == [{"n": 1}]
+        assert json.loads(socket.recv(5))["inserted"] == [{"n": 1}]
 
 
 def test_a_token_is_found_on_any_line_of_protocols() -> None:
@@ -158,9 +167,11 @@ def test_a_waiting_request_returns_when_something_changed(served: tuple[Database
     threading.Timer(0.3, lambda: push(db, 1)).start()
     reply = http.get("/v1/queries/q/changes?since=0&seconds=20").json()
     assert time.monotonic() - begun < 18
-    assert reply["answers"][0]["rows"] == [{"n": 1}]
-    assert reply["epoch"] == 1
-    assert http.get("/v1/queries/q/changes?since=1").json() == {"answers": [], "epoch": 1}
+    (delta,) = reply["deltas"]
+    assert (delta["inserted"], delta["epoch"]) == ([{"n": 1}], 1)
+    assert delta["position"] == reply["position"]
+    again = http.get("/v1/queries/q/changes?since=1").json()
+    assert again == {"deltas": [], "position": reply["position"]}
 
 
 def test_many_listeners_hear_the_same_and_a_slow_one_catches_up(served: tuple[Database, str]) -> None:
@@ -177,7 +188,7 @@ def test_many_listeners_hear_the_same_and_a_slow_one_catches_up(served: tuple[Da
             ready.wait()
             for _, kind, value in changes:
                 if kind == "change":
-                    heard[number] += [row["n"] for row in value["rows"]]
+                    heard[number] += [row["n"] for row in value["inserted"]]
                 if heard[number] and heard[number][-1] == 199:
                     return
                 if number == 0:
@@ -238,10 +249,11 @@ def test_waiting_ends_in_time_though_the_stream_flows(served: tuple[Database, st
     flowing.start()
     try:
         begun = time.monotonic()
-        reply = http.get(f"/v1/queries/q/changes?since={known}&seconds=2").json()
+        reply = http.get(f"/v1/queries/q/changes?since={known}&seconds=2&progress=true").json()
         assert time.monotonic() - begun < 15, "it would wait for ever"
-        assert reply["answers"] == []
-        assert reply["epoch"] > known
+        (delta,) = reply["deltas"]
+        assert delta["progress"]
+        assert delta["epoch"] > known
     finally:
         done.set()
         flowing.join()
@@ -255,11 +267,11 @@ def test_a_query_that_is_replaced_is_another(served: tuple[Database, str], http:
     with events(http, f"/v1/queries/q/changes?since={start}") as old:
         next(old)
         push(db, 1)
-        assert next(old)[2]["rows"] == [{"n": 1}]
+        assert next(old)[2]["inserted"] == [{"n": 1}]
         db.register("SELECT n FROM ticks WHERE n > 10", name="q", replace=True)
         with events(http, f"/v1/queries/q/changes?since={start}") as new:
             push(db, 12)
-            changes = (value["rows"] for _, kind, value in new if kind == "change")
+            changes = (value["inserted"] for _, kind, value in new if kind == "change")
             assert next(changes) == [{"n": 12}]
         assert next(value["error"]["code"] for _, kind, value in old if kind == "error") == "gone"
 
@@ -269,26 +281,95 @@ def test_what_fails_is_told_and_harms_no_other(
 ) -> None:
     db, _ = served
     db.register("SELECT n FROM ticks", name="q")
-    real = db.changes
+    real = db.parts.following.after
 
-    def failing(name: str, **how: Any) -> Any:
+    def failing(*_: Any, **how: Any) -> Any:
         raise OSError("the disk")
 
     with events(http, "/v1/queries/q/changes") as heard:
         next(heard)
-        monkeypatch.setattr(db, "changes", failing)
+        monkeypatch.setattr(db.parts.following, "after", failing)
         push(db, 1)
         _, kind, value = next(heard)
         assert kind == "error"
         assert "the disk" in value["error"]["message"]
-    monkeypatch.setattr(db, "changes", real)
+    monkeypatch.setattr(db.parts.following, "after", real)
     with events(http, "/v1/queries/q/changes?since=0") as heard:
-        assert next(heard)[2]["rows"] == [{"n": 1}]
+        assert next(heard)[2]["inserted"] == [{"n": 1}]
 
 
 def test_an_epoch_that_has_not_been_is_refused(served: tuple[Database, str], http: httpx.Client) -> None:
     served[0].register("SELECT n FROM ticks", name="q")
-    assert code_of(http.get("/v1/queries/q/changes?since=99")) == (400, "bad_request")
+    for since in ("99", "e99n5", "9" * 30):
+        for path in (f"since={since}", f"since=0&upto={since}"):
+            assert code_of(http.get(f"/v1/queries/q/changes?{path}")) == (400, "bad_request")
+    for wrong in ("since=yesterday", "since=", "relation=both", "expirations=never", "since=0&snapshot=true"):
+        assert http.get(f"/v1/queries/q/changes?{wrong}").status_code == 400
+
+
+def test_a_position_that_is_gone(serve: Serve) -> None:
+    """410, with what to do about it: over all protocols."""
+    db, url = serve()
+    db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at RETAIN INTERVAL 10 SECONDS")
+    db.register("SELECT n FROM ticks", name="q")
+    first = push(db, 1)
+    push(db, 1_000)
+    push(db, 2_000)
+    db.maintain()
+    address = f"{url.replace('http', 'ws')}/v1/queries/q/changes?since={first}"
+    with httpx.Client(base_url=url, trust_env=False) as http:
+        for headers in (
+            {},
+            {"Accept": "text/event-stream"},
+            {"Accept": "text/event-stream", "Last-Event-ID": str(first)},
+        ):
+            reply = http.get(f"/v1/queries/q/changes?since={first}", headers=headers)
+            assert code_of(reply) == (410, "gone")
+            assert "snapshot" in reply.json()["error"]["hint"]
+        with events(http, "/v1/queries/q/changes?snapshot=true") as heard:
+            assert next(heard)[2]["inserted"] == [{"n": 2_000}]
+    with connect_websocket(address) as socket:
+        assert json.loads(socket.recv(5))["error"]["code"] == "gone"
+
+
+def test_changes_as_tables(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, _ = served
+    db.register("SELECT n FROM ticks [RANGE 2 SECONDS]", name="q")
+    push(db, 1)
+    push(db, 5)
+    path = "/v1/queries/q/changes?since=0"
+    reply = http.get(path, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    table = pa.ipc.open_stream(reply.content).read_all()
+    assert [(row["_change"], row["n"]) for row in table.to_pylist()] == [(1, 1), (-1, 1), (1, 5)]
+    assert reply.headers["Ladle-Position"] == http.get(path).json()["position"]
+    text = http.get(f"{path}&expirations=out&relation=istream", headers={"Accept": "text/csv"}).text
+    assert text.splitlines()[-1] == "1,2026-01-01 00:00:05.000000Z,2026-01-01 00:00:07.000000Z,5"
+    position = reply.headers["Ladle-Position"]
+    nothing = http.get(f"/v1/queries/q/changes?since={position}", headers={"Accept": "text/csv"})
+    assert nothing.text.splitlines() == ['"_change","_now","_out","n"']
+    assert nothing.headers["Ladle-Position"] == position
+    quiet = http.get(f"/v1/queries/q/changes?since={position}&progress=true", headers={"Accept": "text/csv"})
+    assert quiet.text.splitlines()[1:] == ["0,2026-01-01 00:00:05.000000Z,,"]
+
+
+def test_columns_that_are_named_as_those_of_changes(served: tuple[Database, str], http: httpx.Client) -> None:
+    """They are told under another name, as a second column of a name is: as JSON lines one would be lost."""
+    db, _ = served
+    db.register("SELECT n AS _now, n AS _Change, n AS _now_1 FROM ticks", name="q")
+    push(db, 1)
+    text = http.get("/v1/queries/q/changes?since=0", headers={"Accept": "text/csv"}).text
+    assert text.splitlines()[0] == '"_change","_now","_out","_now_2","_Change_1","_now_1"'
+
+
+def test_events_have_no_end(served: tuple[Database, str], http: httpx.Client) -> None:
+    db, url = served
+    db.register("SELECT n FROM ticks", name="q")
+    path = "/v1/queries/q/changes?upto=e1"
+    reply = http.get(path, headers={"Accept": "text/event-stream"})
+    assert code_of(reply) == (400, "bad_request")
+    assert "upto" in reply.json()["error"]["hint"]
+    with connect_websocket(url.replace("http", "ws") + path) as socket:
+        assert json.loads(socket.recv(5)) == reply.json()
 
 
 def test_more_than_may_be_are_refused(serve: Serve) -> None:
@@ -312,7 +393,7 @@ def test_a_strange_last_event_id_is_refused(served: tuple[Database, str], http: 
 def test_a_server_that_stops_lets_its_subscribers_go(
     served: tuple[Database, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ladle.server.run._GRACE_SECONDS", 60)
+    monkeypatch.setattr("ladle.protocols.http.process._GRACE_SECONDS", 60)
     db, _ = served
     db.register("SELECT n FROM ticks", name="q")
     own = Server(db, Settings.load({"port": 0}))

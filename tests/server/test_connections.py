@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.server.connections import Connection
+from ladle.protocols.http.connections import Connection
 
 SHORT = {"head_seconds_max": 0.5, "idle_seconds_max": 0.5, "progress_seconds_max": 0.5}
 DEADLINE_SECONDS = 30.0
@@ -236,7 +236,7 @@ def test_subscribers_stay(serve: Serve, connect: Connect) -> None:
         "GET /v1/queries/q/changes HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
     )
-    read_until(events, b"event: epoch")
+    read_until(events, b"event: progress")
     read_until(socketed, b'"epoch"')
     for _ in range(3):  # as much time as would end any other
         read_to_end(connect(url))
@@ -267,7 +267,7 @@ def test_health_is_told_when_all_places_are_taken(serve: Serve, connect: Connect
     db.register("SELECT n FROM ticks", name="q")
     taken = [connect(url, EVENTS) for _ in range(4)]
     for each in taken:
-        read_until(each, b"event: epoch")
+        read_until(each, b"event: progress")
     with httpx.Client(base_url=url, trust_env=False, headers={"Connection": "close"}) as client:
         assert client.get("/healthz").status_code == 200
         refused = client.get("/v1/streams")

@@ -9,15 +9,15 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.damage import bodies, encoded, flipped
 
 from ladle.foreign import NotArrow, TooManyBytes, read_stream
-from ladle.remote import wire
-from ladle.testing.damage import bodies, encoded, flipped
+from ladle.protocols import wire
 
 
 def run_damaged(seed: int, count: int) -> None:
     """In a process of its own: what is looked for would end this one."""
-    program = [sys.executable, "-X", "faulthandler", "-m", "ladle.testing.damage", str(seed), str(count)]
+    program = [sys.executable, "-X", "faulthandler", "-m", "tests.support.damage", str(seed), str(count)]
     child = subprocess.run(program, capture_output=True, text=True, timeout=3_000, check=False)
     assert child.returncode == 0, child.stderr[-4_000:]
     assert f"{count} bodies" in child.stdout

@@ -17,7 +17,7 @@ from tests.server.conftest import TICKS
 
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 _SELECT = "SELECT n FROM ticks"

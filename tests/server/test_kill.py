@@ -13,18 +13,20 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.waiting import wait_until
 
 import ladle
+from ladle.delta import Delta
 from ladle.errors import LadleError, WarehouseError
 
 SERVE = """
 import sys
 from ladle.config import Settings
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 db = connect_inline(sys.argv[1], settings={"compact_files_min": 4})
 server = Server(db, Settings.load({"port": int(sys.argv[2])}))
@@ -112,11 +114,14 @@ def test_killed_under_load(tmp_path: Path) -> None:
     def listener() -> None:
         try:
             with ladle.connect(server.url) as db:
-                epoch = 0
+                position: int | str = 0
                 while True:
-                    changes, epoch = until_it_answers(lambda: db.changes("q", since=epoch, seconds=0.2))  # type: ignore[misc]  # noqa: B023
-                    heard.extend(n for change in changes for n in change.table.column("n").to_pylist())
-                    if done.is_set() and not changes and set(heard) >= set(acknowledged):
+                    found: list[Delta] = []
+                    until_it_answers(lambda: found.extend(db.changes("q", since=position, seconds=0.2)))  # noqa: B023
+                    position = found[-1].position
+                    heard.extend(n for delta in found for n in delta.inserted.column("n").to_pylist())
+                    assert not any(len(delta.retracted) for delta in found)
+                    if done.is_set() and found[0].progress and set(heard) >= set(acknowledged):
                         return
         except BaseException as error:
             failures.append(error)
@@ -150,6 +155,63 @@ def test_killed_under_load(tmp_path: Path) -> None:
             assert heard_counts == acknowledged, "a subscriber missed rows, or heard some twice"
     finally:
         done.set()
+        server.end()
+
+
+class Follower(threading.Thread):
+    """Keeps a copy of an answer, also while its server is killed, by a subscription that goes on from its position."""
+
+    def __init__(self, url: str, name: str) -> None:
+        super().__init__(daemon=True)
+        self._url, self._name = url, name
+        self.copy: Counter[int] = Counter()
+        self.epoch = 0
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with ladle.connect(self._url) as db, db.query(self._name).subscribe(since=0) as deltas:
+                while not self.done.is_set():
+                    delta = deltas.next(0.2)
+                    if delta is not None:
+                        self.copy.update(delta.inserted.column("n").to_pylist())
+                        self.copy.subtract(delta.retracted.column("n").to_pylist())
+                        assert min(self.copy.values(), default=0) >= 0, "a row went that was not there"
+                    self.epoch = deltas.epoch
+        except BaseException as error:
+            self.error = error
+
+
+def test_copies_go_on_from_their_positions(tmp_path: Path) -> None:
+    """Rows come and go, by event times and by arrival times, whenever the server is killed."""
+    server = Process(tmp_path / "warehouse")
+    try:
+        with ladle.connect(server.url) as db:
+            db.sql("CREATE STREAM ticks (n INT, at TIMESTAMP) TIMESTAMP BY at")
+            db.sql("CREATE STREAM arriving (n INT)")
+            db.register("SELECT n FROM ticks [RANGE 5 SECONDS]", name="recent")
+            db.register("SELECT n FROM arriving [RANGE 2 SECONDS]", name="lately")
+            followers = {name: Follower(server.url, name) for name in ("recent", "lately")}
+            for number in range(24):
+                ticks, arriving = [{"n": number, "at": START + timedelta(seconds=number)}], [{"n": number}]
+                until_it_answers(partial(db.push, "ticks", ticks, wait=True, key=f"t{number}"))
+                until_it_answers(partial(db.push, "arriving", arriving, wait=True, key=f"a{number}"))
+                if number % 8 == 7:
+                    time.sleep(random.uniform(0.0, 0.3))
+                    server.kill_and_start()
+            last = db.invoke("recent").epoch
+            expected = {"recent": Counter(range(19, 24)), "lately": Counter[int]()}
+            for name, follower in followers.items():
+                wait_until(lambda: follower.error is not None or follower.epoch >= last)  # noqa: B023
+                wait_until(lambda: follower.error is not None or +follower.copy == expected[name])  # noqa: B023
+                follower.done.set()
+                follower.join(60)
+                assert follower.error is None, follower.error
+                assert +follower.copy == expected[name]
+                assert set(follower.copy) == set(range(24)), "each was told, and went"
+    finally:
         server.end()
 
 

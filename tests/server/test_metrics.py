@@ -17,8 +17,8 @@ from tests.server.conftest import TICKS, Serve, as_user
 from ladle.clock import ManualClock, to_us
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.engine.figures import QUERY_BOUNDS_SECONDS, SHOWN_MAX, Asked, Durations
-from ladle.server.run import Server
+from ladle.ingest.figures import QUERY_BOUNDS_SECONDS, SHOWN_MAX, Durations, Invocations
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 ROOT = Path(__file__).parents[2]
@@ -137,6 +137,23 @@ def test_what_a_stream_is_told_with(busy: tuple[Database, str]) -> None:
     assert value(families, "ladle_derived_bytes", kind="results") == derived > 0
 
 
+def test_derived_state_is_told_as_in_the_status(busy: tuple[Database, str]) -> None:
+    db, url = busy
+    db.backfill()
+    families, status = scraped(db, url), db.status()
+    assert value(families, "ladle_derived_budget_bytes", place="memory") == db.settings.derived_memory_bytes_max
+    assert value(families, "ladle_derived_budget_bytes", place="disk") == db.settings.derived_disk_bytes_max
+    for each in status.derived:
+        name = "ladle_memory_bytes" if each.place == "memory" else "ladle_derived_bytes"
+        assert value(families, name, kind=each.kind) == each.memory_bytes + each.disk_bytes
+        assert value(families, "ladle_derived_things", kind=each.kind) == each.things
+        assert value(families, "ladle_derived_evictions_total", kind=each.kind) == each.evictions == 0
+        if each.things:
+            assert value(families, "ladle_derived_rebuild_seconds", kind=each.kind) > 0
+            assert value(families, "ladle_derived_unused_seconds", kind=each.kind) >= 0
+    assert value(families, "ladle_derived_coverage_ratio", kind="results") == 1
+
+
 def test_invocations_of_a_query_have_their_times(busy: tuple[Database, str]) -> None:
     db, url = busy
     db.invoke("q")
@@ -167,13 +184,13 @@ def test_queries_that_one_may_not_see_are_others(serve: Serve) -> None:
     assert httpx.get(f"{url}/metrics", headers={"Authorization": "Bearer no"}, trust_env=False).status_code == 401
 
 
-def total(asked: Asked) -> int:
+def total(asked: Invocations) -> int:
     shown, others = asked.busiest()
     return sum(others.counts) + sum(sum(each.counts) for each in shown.values())
 
 
 def test_only_the_busiest_queries_have_figures_of_their_own() -> None:
-    asked = Asked()
+    asked = Invocations()
     for number in range(300):
         for _ in range(1 + (number >= 200)):
             asked.note(f"q{number}", 0.002)

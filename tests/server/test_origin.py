@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from ladle.server.origin import is_local
+from ladle.protocols.http.origin import is_local
 
 OF_PROXIES = [
     "Forwarded",

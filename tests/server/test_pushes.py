@@ -16,7 +16,8 @@ from tests.server.conftest import TICKS, Serve, code_of
 from tests.waiting import wait_until
 
 from ladle.archive.inbox import stored_key
-from ladle.engine import Database, ingest
+from ladle.engine import Database
+from ladle.ingest import epochs as ingest
 
 ONE, TWO = ({"n": n, "at": f"2026-01-01T00:00:0{n}Z"} for n in (1, 2))
 LINES = "".join(json.dumps(row) + "\n" for row in (ONE, TWO))

@@ -15,9 +15,8 @@ import pytest
 from tests.server.conftest import Serve
 
 from ladle.engine import Database
-from ladle.remote.http import ARROW
-from ladle.remote.wire import encode_table
-from ladle.server.protocol import HeadWithBody
+from ladle.protocols.http.guarded import HeadWithBody
+from ladle.protocols.wire import ARROW, encode_table
 
 
 class Wire:

@@ -12,7 +12,7 @@ import ladle
 from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import LadleError, WarehouseError
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 
 
 @pytest.fixture

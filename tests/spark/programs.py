@@ -15,6 +15,7 @@ from tests.waiting import wait_until
 HEAD = """
 import os, signal, sys, time
 import ladle
+from ladle.engine import watched
 from ladle.errors import PipelineError
 
 def wait_until(what, seconds=100):

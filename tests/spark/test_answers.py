@@ -18,7 +18,11 @@ import pyarrow as pa
 import pytest
 
 import ladle
+from ladle.archive.layout import Extent
+from ladle.clock import to_us
 from ladle.errors import EvaluationError, InvocationTimeout
+from ladle.execute.reader import Reader
+from ladle.pipeline import FileRelation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -280,3 +284,35 @@ def _naive(table: pa.Table) -> pa.Table:
         if pa.types.is_timestamp(field.type):
             table = table.set_column(number, field.name, table.column(number).cast(pa.timestamp("us")))
     return table
+
+
+def test_spark_reads_the_tuples_between_two_ids(tmp_path: Path, spark: SparkSession) -> None:
+    """As of an entry, and of [ROWS n]; a column may have the name of Spark's own."""
+    from ladle.pipeline.spark import _frame
+
+    tuning = {"segment_rows_max": 64, "compact_files_min": 4}
+    with ladle.connect(tmp_path / "warehouse", spark=spark, settings=tuning) as db:
+        db.sql("CREATE STREAM s (n INT, _metadata INT, at TIMESTAMP) TIMESTAMP BY at")
+        for first in range(0, 900, 150):
+            numbers = range(first, first + 150)
+            table = pa.table(
+                {
+                    "n": pa.array(numbers, pa.int32()),
+                    "_metadata": pa.array([n % 7 for n in numbers], pa.int32()),
+                    "at": pa.array([START + timedelta(seconds=n ^ 3) for n in numbers], pa.timestamp("us", "UTC")),
+                }
+            )
+            db.push("s", table, wait=True)
+        db.maintain()
+        db.register("SELECT n FROM s WHERE _metadata > 1", name="q")
+        rng = np.random.default_rng(1)
+        with db._store.pin() as catalog:
+            (scan,) = catalog.queries["q"].plan.scans
+            reader = Reader(db._store, catalog, db.now_us())
+            assert len(catalog.streams["s"].files) > 1
+            for first, last in [(0, None), (0, 0), (600, 600), (64, 150), *rng.integers(0, 950, (12, 2)).tolist()]:
+                begin_us = to_us(START) + int(rng.integers(-10, 900)) * 1_000_000
+                extent = Extent(begin_us, begin_us + 400_000_000, first, last)
+                relation = FileRelation(reader.request(scan, extent), tuple(each.sql for each in scan.block.factors))
+                found = sorted(row["n"] for row in _frame(spark, relation).collect())
+                assert found == reader.read(scan, extent).column("n").to_pylist(), extent

@@ -7,9 +7,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks.epoch import beside_backfill
 
 import ladle
-from ladle.bench.epoch import beside_backfill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

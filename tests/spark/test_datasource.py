@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.waiting import wait_until
 
 import ladle
 from ladle.config import Settings
 from ladle.engine import Database
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 from ladle.testing import connect_inline
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -127,6 +129,86 @@ def test_a_subscription_goes_on_from_its_checkpoint(
     assert [number for _, batch in seen[2:] for number in batch] == [3]
 
 
+def read_all(url: str, token: str, spark: SparkSession, check: Path, **options: str) -> list[list[Row]]:
+    """The micro-batches of a streaming read that goes on from its checkpoint, until there is no more."""
+    batches: list[list[Row]] = []
+    read = spark.readStream.format("ladle").option("url", url).option("token", token)
+    frame = read.options(**options).load()
+    writer = frame.writeStream.foreachBatch(lambda batch, _: batches.append(batch.collect()))
+    writer.option("checkpointLocation", str(check)).trigger(availableNow=True).start().awaitTermination()
+    return batches
+
+
+def test_changes_lead_from_answer_to_answer(served: tuple[Database, str], spark: SparkSession, tmp_path: Path) -> None:
+    """A program that applies them has the answer at the end of each run, over event times and over arrival times."""
+    db, url = served
+    token = db.create_token("me", "reader")
+    db.register("SELECT k, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k", name="counted")
+    db.sql("CREATE STREAM arriving (n INT)")
+    db.register("SELECT n AS _now FROM arriving [RANGE 2 SECONDS]", name="lately")  # told as _now_1
+    copies: dict[str, Counter[Any]] = {"counted": Counter(), "lately": Counter()}
+    came = 0
+
+    def follow(name: str) -> None:
+        nonlocal came
+        db.grant(name, "public")
+        check = tmp_path / name
+        for batch in read_all(url, token, spark, check, query=name, startingEpoch="0", changes="true"):
+            for change, now, out, *values in map(tuple, batch):
+                assert change in (1, -1)
+                assert (now is None, out) == (False, None)
+                copies[name][tuple(values)] += change
+                came += 1
+        assert min(copies[name].values(), default=0) >= 0
+
+    db.push("arriving", [{"n": 1}], wait=True)
+    for step in range(2):
+        rows = [{**row(n), "k": f"k{n % 2}", "at": AT + timedelta(seconds=6 * step)} for n in range(step + 2)]
+        db.push("s", rows, wait=True)
+        follow("counted")
+        assert +copies["counted"] == Counter(tuple(each.values()) for each in db.invoke("counted").to_pylist())
+    follow("lately")
+    time.sleep(2.1)
+    follow("lately")
+    assert +copies["lately"] == Counter(), "they left while time passed"
+    assert came > 4
+    reader = spark.read.format("ladle").option("url", url).option("token", token).option("query", "counted")
+    with pytest.raises(Exception, match="is for streaming reads"):
+        reader.option("changes", "true").load().collect()
+
+
+def test_options_that_do_not_go_together(served: tuple[Database, str], spark: SparkSession) -> None:
+    _, url = served
+    read = spark.readStream.format("ladle").option("url", url).option("query", "q")
+    for options, why in (
+        ({"expirations": "out"}, "only those that come"),
+        ({"startingEpoch": "0", "startingPosition": "e0"}, "exclude each other"),
+    ):
+        with pytest.raises(Exception, match=why):
+            read.options(**options).load()
+
+
+def test_a_checkpoint_of_epochs_goes_on(served: tuple[Database, str], spark: SparkSession, tmp_path: Path) -> None:
+    """As the version before wrote them, also where its last batch was not committed."""
+    db, url = served
+    token = db.create_token("me", "reader")
+    db.grant("q", "public")
+    for n in (1, 2, 3):
+        db.push("s", [row(n)], wait=True)
+    check = tmp_path / "check"
+    read_all(url, token, spark, check, query="q", startingEpoch="1")
+    (offsets,) = (check / "offsets").glob("0")
+    *head, told = offsets.read_text().splitlines()
+    assert "position" in told
+    offsets.write_text("\n".join([*head, '{"epoch": 2}']))
+    for crc in (check / "offsets").glob(".*.crc"):
+        crc.unlink()
+    for commit in (check / "commits").iterdir():
+        commit.unlink()
+    again = read_all(url, token, spark, check, query="q", startingEpoch="1")
+    assert [each.n for batch in again for each in batch] == [2, 3]
+
+
 def test_a_stream_is_written_to_once(served: tuple[Database, str], spark: SparkSession, tmp_path: Path) -> None:
     db, url = served
     (tmp_path / "in").mkdir()
@@ -165,7 +247,4 @@ def test_a_stream_is_written_to_once(served: tuple[Database, str], spark: SparkS
 
 def settled(db: Database, what: Callable[[], bool]) -> None:
     """What was pushed is durable, and taken in a little later."""
-    deadline = time.monotonic() + 30
-    while not what() or any(stream.pending for stream in db.status().streams):
-        assert time.monotonic() < deadline, db.status().streams
-        time.sleep(0.05)
+    wait_until(lambda: what() and not any(stream.pending for stream in db.status().streams))

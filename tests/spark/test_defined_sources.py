@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import wait_until
 
 import ladle
-from ladle.engine.options import CSV_OPTIONS, JSON_OPTIONS, PARQUET_OPTIONS
+from ladle.define.source_options import CSV_OPTIONS, JSON_OPTIONS, PARQUET_OPTIONS
 from ladle.pipeline.readers import KAFKA_PACKAGE
 
 if TYPE_CHECKING:

@@ -97,14 +97,15 @@ def without_our_python(directory: Path) -> dict[str, str]:
     return others | {"PATH": f"{python.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A standalone Spark master and two workers, as processes of their own."""
     import pyspark
 
+    directory = tmp_path_factory.mktemp("cluster")
     home = Path(pyspark.__file__).parent
     port = free_port()
-    environment = without_our_python(tmp_path) | {
+    environment = without_our_python(directory) | {
         "SPARK_HOME": str(home),
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -117,7 +118,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     commands = [
         [script, f"{kind}.master.Master", *arguments, "--port", str(port)],
         *(
-            [script, f"{kind}.worker.Worker", *arguments, "-c", "1", "-m", "1g", "-d", str(tmp_path / f"w{n}"), master]
+            [script, f"{kind}.worker.Worker", *arguments, "-c", "1", "-m", "1g", "-d", str(directory / f"w{n}"), master]
             for n in range(2)
         ),
     ]
@@ -126,7 +127,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         for command in commands:
             processes.append(
                 subprocess.Popen(
-                    command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path
+                    command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=directory
                 )
             )
             if len(processes) == 1:

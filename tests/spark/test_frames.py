@@ -13,7 +13,7 @@ from tests.engine.rows import values
 import ladle
 from ladle.config import Settings
 from ladle.errors import PipelineError, TypeMismatch, Unsupported
-from ladle.server.run import Server
+from ladle.protocols.http.process import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

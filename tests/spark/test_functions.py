@@ -112,23 +112,29 @@ def test_what_goes_wrong_in_a_worker(db: ladle.Database) -> None:
 
 def test_a_dear_function_is_called_once_for_each_tuple(tmp_path: Path, spark: SparkSession) -> None:
     """A share of them in the epoch, the others by the backfill; and by nobody when files are compacted or asked."""
-    asked = tmp_path / "asked"
-    lines = [
-        "def counted(k):",
-        f"    with open({str(asked)!r}, 'a') as file:",
-        "        file.write(''.join(f'{each}\\n' for each in k.to_pylist()))",
-        "    return pc.equal(pc.bit_wise_and(k, 1), 1)",
-    ]
     settings = {"functions_epoch_seconds_max": 1e-9, "compact_files_min": 2, "maintenance_seconds": 3_600.0}
-    with ladle.connect(tmp_path / "warehouse", spark=spark, settings=settings) as db:
-        db.sql("CREATE STREAM t (k INT)")
-        db.create_function("\n".join(lines) + "\n", arguments=["INT"], returns="BOOLEAN")
-        db.register("SELECT k FROM t WHERE counted(k)", name="q", materialize="partial")
-        for first in (0, 1_000):
-            db.push("t", pa.table({"k": pa.array(range(first, first + 1_000), pa.int32())}), wait=True)
-        db.maintain()
-        db.backfill()
-        assert len(db.catalog.streams["t"].files) == 1
-        assert db.status().queries[0].coverage == 1.0
-        assert db.invoke("q").table.column("k").to_pylist() == list(range(1, 2_000, 2))
-        assert sorted(map(int, asked.read_text().split())) == list(range(2_000))
+    for attempt in range(5):
+        asked = tmp_path / f"asked {attempt}"
+        lines = [
+            "def counted(k):",
+            f"    with open({str(asked)!r}, 'a') as file:",
+            "        file.write(''.join(f'{each}\\n' for each in k.to_pylist()))",
+            "    return pc.equal(pc.bit_wise_and(k, 1), 1)",
+        ]
+        with ladle.connect(tmp_path / f"warehouse {attempt}", spark=spark, settings=settings) as db:
+            db.sql("CREATE STREAM t (k INT)")
+            db.create_function("\n".join(lines) + "\n", arguments=["INT"], returns="BOOLEAN")
+            db.register("SELECT k FROM t WHERE counted(k)", name="q", materialize="partial")
+            for first in (0, 1_000):
+                db.push("t", pa.table({"k": pa.array(range(first, first + 1_000), pa.int32())}), wait=True)
+            db.maintain()
+            db.backfill()
+            assert len(db.catalog.streams["t"].files) == 1
+            error = db.status().queries[0].error or ""
+            if "took longer than 0.1 s and was stopped" in error:
+                continue  # the machine stood still: a call was given up, and is asked again
+            assert db.status().queries[0].coverage == 1.0
+            assert db.invoke("q").table.column("k").to_pylist() == list(range(1, 2_000, 2))
+            assert sorted(map(int, asked.read_text().split())) == list(range(2_000))
+            return
+    raise AssertionError("a function of microseconds never came back within 0.1 s")

@@ -41,7 +41,7 @@ with ladle.connect(sys.argv[1]) as db:
     db.push("n", [{"n": pushed}], wait=True)
     numbers = [row["n"] for row in db.sql("SELECT n FROM n").to_pylist()]
     assert numbers == list(range(pushed + 1)), numbers   # each is there once
-    assert db.figures().spark_restarts["epochs"] == 1
+    assert watched.figures(db.parts).spark_restarts["epochs"] == 1
     before = count(db, "r")
     assert db.attach("r", rate(db), source="rate").state == "running"
     wait_until(lambda: count(db, "r") > before)

@@ -115,7 +115,7 @@ with ladle.connect(sys.argv[1], read_only=True) as db:
         assert codes(db) == ["R163"]
     assert codes(db) == ["R163"]
     assert second not in java()
-    assert db.figures().spark_restarts == {"epochs": 0, "residuals": 2}
+    assert watched.figures(db.parts).spark_restarts == {"epochs": 0, "residuals": 2}
     try:
         db.sql("SELECT soundex(t) / 0 AS c FROM s")
     except LadleError as error:

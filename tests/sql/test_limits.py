@@ -14,7 +14,7 @@ from ladle import sql
 from ladle.config import Settings
 from ladle.errors import InvocationTimeout, SqlError
 from ladle.schema import TIMESTAMP, Column, StreamSchema
-from ladle.sql.limits import Limits, nesting
+from ladle.sql.limits import StatementLimits, nesting
 from ladle.sql.script import only_chunk
 
 
@@ -115,8 +115,13 @@ def test_time_is_up() -> None:
             time.sleep(0.001)
 
     with pytest.raises(InvocationTimeout, match=r"took longer than 0\.2 s"):
-        Limits(seconds=0.2).run(tokens, endless)
+        StatementLimits(seconds=0.2).run(tokens, endless)
     assert sys.getrecursionlimit() == before
     assert not any(each.name == "ladle-statement" for each in threading.enumerate())
     with pytest.raises(ZeroDivisionError):
-        Limits().run(tokens, lambda: 1 / 0)
+        StatementLimits().run(tokens, lambda: 1 / 0)
+
+
+def test_an_epoch_that_is_no_number_of_ours() -> None:
+    with pytest.raises(SqlError, match="Expected a position in quotes, or the number of an epoch"):
+        sql.subscription(f"SUBSCRIBE q SINCE {'9' * 5_000}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.sql.names import Catalog
 
-from ladle.plan import Plan
+from ladle.plan import AsOf, Plan
 from ladle.plan.query import plan_from_json, plan_to_json
 from ladle.sql import bind
 
@@ -24,10 +24,12 @@ _BLOCKS = [block.strip() for block in _TEXT.split("\n\n") if block.strip() and n
 def render(plan: Plan) -> str:
     lines = [
         f"{scan.relation} {scan.block.stream} | {' & '.join(factor.sql for factor in scan.block.factors) or '-'} | "
-        f"{scan.window} | {', '.join(scan.columns)}"
+        f"{scan.window} | {', '.join(scan.columns)}{_moment(scan.as_of)}"
         for scan in plan.scans
     ]
-    lines += [f"{table.relation} {table.table} | {', '.join(table.columns)}" for table in plan.tables]
+    lines += [
+        f"{table.relation} {table.table} | {', '.join(table.columns)}{_moment(table.as_of)}" for table in plan.tables
+    ]
     residual = plan.residual
     if residual.projection is not None:
         lines.append("projection " + ", ".join(f"{column} AS {name}" for name, column in residual.projection))
@@ -39,6 +41,12 @@ def render(plan: Plan) -> str:
         ]
         lines.append(plan.joined.residual.spark_sql)
     return "\n".join(lines)
+
+
+def _moment(as_of: AsOf | None) -> str:
+    if as_of is None:
+        return ""
+    return f" | {as_of}" + "".join(f" | of {name}" for name in (*as_of.streams, *as_of.tables))
 
 
 @pytest.mark.parametrize("block", _BLOCKS, ids=[block.splitlines()[0][:60] for block in _BLOCKS])

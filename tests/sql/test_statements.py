@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from tests.sql.names import RESERVED, Catalog
 
+from ladle.delta import ChangeOptions
 from ladle.errors import SqlError
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, StreamSchema, TableSchema
 from ladle.sql import bind, is_unfinished, parse, parse_one, split_script
-from ladle.sql.statements import (
+from ladle.sql.statement_types import (
     AddColumn,
     Advance,
     CreateQuery,
@@ -37,6 +38,8 @@ from ladle.sql.statements import (
     ShowStreams,
     ShowTables,
     Statement,
+    Subscribe,
+    Subscribing,
     UpdateRows,
 )
 
@@ -82,6 +85,22 @@ def one(text: str) -> Statement:
         ("ALTER STREAM s SET LATENESS UNBOUNDED", SetLateness("s", None)),
         ("ALTER STREAM s SET IDLE AFTER 1 DAY", SetIdleAfter("s", DAY_US)),
         ("ALTER STREAM s SET IDLE NEVER", SetIdleAfter("s", None)),
+        ("SUBSCRIBE q", Subscribe("q", Subscribing(None, ChangeOptions(), False, False))),
+        ("SUBSCRIBE since SINCE 17", Subscribe("since", Subscribing(17, ChangeOptions(), False, False))),
+        ("SUBSCRIBE q SINCE '17'", Subscribe("q", Subscribing(17, ChangeOptions(), False, False))),
+        ("SUBSCRIBE q SINCE 'e5n-7'", Subscribe("q", Subscribing("e5n-7", ChangeOptions(), False, False))),
+        ("SUBSCRIBE q SINCE 'e5n-7q3'", Subscribe("q", Subscribing("e5n-7q3", ChangeOptions(), False, False))),
+        ("SUBSCRIBE istream", Subscribe("istream", Subscribing(None, ChangeOptions(), False, False))),
+        (
+            "SUBSCRIBE `istream` WITH (Snapshot = true, progress FALSE)",
+            Subscribe("istream", Subscribing(None, ChangeOptions(), True, False)),
+        ),
+        (
+            "subscribe rstream(q) since 'e5' with (expirations = 'out', progress = true)",
+            Subscribe("q", Subscribing("e5", ChangeOptions.of("out", "rstream"), False, True)),
+        ),
+        ("SUBSCRIBE ISTREAM(q)", Subscribe("q", Subscribing(None, ChangeOptions.of(relation="istream"), False, False))),
+        ("SUBSCRIBE DSTREAM(q)", Subscribe("q", Subscribing(None, ChangeOptions.of(relation="dstream"), False, False))),
         ("ALTER STREAM s ADVANCE TO TIMESTAMP '1970-01-02 00:00:00'", Advance("s", DAY_US)),
         ("ALTER STREAM s ADVANCE TO '1970-01-02T01:00:00+01:00'", Advance("s", DAY_US)),
     ],

@@ -33,7 +33,8 @@ TYPES: dict[str, pa.DataType] = {
     "d5": pa.int32(),
     "Day": pa.date32(),
 }
-COLUMNS = (*(Column(name, type_) for name, type_ in TYPES.items()), Column("at", pa.timestamp("us", "UTC")))
+TIMES = {"at": pa.timestamp("us", "UTC"), "ntz": pa.timestamp("us")}
+COLUMNS = tuple(Column(name, type_) for name, type_ in (TYPES | TIMES).items())
 SCHEMA = StreamSchema(COLUMNS, "at")
 
 
@@ -142,6 +143,111 @@ def test_a_template_gives_the_plan_of_the_binder(data: st.DataObject, shape: str
         both(cache, text)
 
 
+texts = st.one_of(
+    st.sampled_from(
+        ["IBM", "a", "", "5", "it''s", "it\\'s", "back\\\\slash", "--", "/* x", ";", "é", "%", "N", "null"]
+    ),
+    st.sampled_from(["x" * 199, "x" * 250, "'' OR ''", "a' OR word = 'b", "\n", "\t{", "$1", "2024-02-29", "\x01"]),
+    st.text("ab5 '=", max_size=6),
+)
+TEXT_SHAPES = (
+    "SELECT n FROM s WHERE word = '{}'",
+    "SELECT n FROM s WHERE word = '{}' AND n > {n}",
+    "SELECT n FROM s WHERE n > {n} AND NOT word <= '{}' AND word <> '{}'",
+    "SELECT n FROM s WHERE word >='{}' AND Day = '2024-01-01' AND n < {n}",
+    "SELECT n FROM s WHERE word = '{}' OR n = {n}",
+    "SELECT n, '{}' AS t FROM s WHERE word = '{}'",
+    "SELECT n FROM s WHERE n = '{}'",
+    "SELECT n FROM s WHERE Day > '{}' AND n = {n}",
+    "SELECT n FROM s WHERE upper(word) = '{}' AND word LIKE '{}'",
+    "SELECT n FROM s WHERE 'a' = '{}' AND word = r'{}'",
+    "SELECT word, count(*) FROM s WHERE word < '{}' GROUP BY word HAVING word > '{}' AND count(*) > {n}",
+    "SELECT a.n FROM s [RANGE 1 HOUR] a JOIN s1 [RANGE 1 HOUR] b ON a.n = b.n WHERE a.word = '{}' AND b.word = '{}'",
+)
+
+
+@given(data=st.data(), shape=st.sampled_from(TEXT_SHAPES))
+@settings(max_examples=150, deadline=None)
+def test_a_template_with_texts_gives_the_plan_of_the_binder(data: st.DataObject, shape: str) -> None:
+    cache = Templates(sql._bind)
+    for _ in range(data.draw(st.integers(3, 6))):
+        first, *rest = shape.replace("{n}", data.draw(numbers)).split("{}")
+        both(cache, first + "".join(data.draw(texts) + part for part in rest))
+
+
+times = st.one_of(
+    st.datetimes().map(str),
+    st.dates().map(str),
+    st.sampled_from(
+        ["2024-02-29", "2023-02-29", "2024-1-5", "2024", "0000-01-01", "9999-12-31 23:59:59.999999", "now"]
+    ),
+    st.sampled_from(["2024-01-01 24:00:00", "2024-01-01T10:00:00", "2024-01-01 10:00:00+01:00", " 2024-01-01", ""]),
+    st.sampled_from(["2024-01-01 10:00", "2024-01-01 10:00:00.1234567", "10000-01-01", "1947-03-09", "2024-01-01 x"]),
+)
+TIME_SHAPES = (
+    "SELECT n FROM s WHERE {column} {operator} TIMESTAMP '{}'",
+    "SELECT n FROM s WHERE {column} {operator} DATE '{}' AND n > {n}",
+    "SELECT n FROM s WHERE {column} {operator} timestamp_ntz'{}'",
+    "SELECT n FROM s WHERE {column} {operator} '{}' AND word = '{}'",
+    "SELECT n FROM s WHERE NOT {column} {operator} '{}' OR n = {n}",
+    "SELECT n FROM s WHERE {column} >= TIMESTAMP '{}' AND {column} {operator} TIMESTAMP '{}'",
+    "SELECT n FROM s WHERE {column} {operator} TIMESTAMP '{}' - INTERVAL 1 DAY AND day > '{}'",
+    "SELECT n, DATE '1947-03-09' AS d FROM s WHERE {column} {operator} DATE '{}'",
+    "SELECT n FROM s WHERE {column} > '{}' GROUP BY n HAVING max({column}) {operator} '{}'",
+    "SELECT n FROM s WHERE {column} > TIMESTAMP '{}' BEGIN TIMESTAMP '{}' END NOW",
+    "SELECT a.n FROM s [RANGE 1 HOUR] a JOIN s1 [RANGE 1 HOUR] b ON a.n = b.n WHERE a.{column} {operator} '{}'",
+)
+
+
+@given(
+    data=st.data(),
+    shape=st.sampled_from(TIME_SHAPES),
+    column=st.sampled_from(["at", "ntz", "Day", "word", "n"]),
+    operator=operators,
+)
+@settings(max_examples=150, deadline=None)
+def test_a_template_with_times_gives_the_plan_of_the_binder(
+    data: st.DataObject, shape: str, column: str, operator: str
+) -> None:
+    cache = Templates(sql._bind)
+    shape = shape.replace("{column}", column).replace("{operator}", operator)
+    for _ in range(data.draw(st.integers(3, 6))):
+        first, *rest = shape.replace("{n}", data.draw(numbers)).split("{}")
+        both(cache, first + "".join(data.draw(times) + part for part in rest))
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["at > TIMESTAMP '{}'", "at <= '{}'", "Day = DATE '{}'", "Day < '{}'", "ntz >= TIMESTAMP_NTZ '{}'", "word = '{}'"],
+)
+def test_times_are_parameters(where: str) -> None:
+    cache = Templates(sql._bind)
+    for day in ("2024-01-01", "2024-02-29", "1999-12-31", "0001-01-01", "1947-03-09"):
+        both(cache, f"SELECT n FROM s WHERE {where.replace('{}', day)} AND n > 3")
+    assert cache.filled == 3
+    for none in ("2023-02-29", "2024-01-01 ", "0000-01-01"):
+        both(cache, f"SELECT n FROM s WHERE {where.replace('{}', none)} AND n > 3")
+    assert cache.filled == 3 or where.startswith("word"), "left to the binder"
+
+
+def test_texts_are_parameters() -> None:
+    cache = Templates(sql._bind)
+    shape = "SELECT n FROM s WHERE word = '{}' AND n > 3"
+    for text in ("IBM", "AAPL", "a longer one", "", "5", "--", "/*", "é"):
+        both(cache, shape.replace("{}", text))
+    assert cache.filled == 6
+    for text in ("it''s", "it\\'s", "x" * 201, "a' OR word = 'b"):
+        both(cache, shape.replace("{}", text))
+    assert cache.filled == 6, "left to the parser"
+
+
+def test_a_text_that_is_cast_does_not_keep_numbers_from_being_parameters() -> None:
+    cache = Templates(sql._bind)
+    for number in range(5):
+        both(cache, f"SELECT n FROM s WHERE Day = '2024-01-01' AND n > {number}")
+    assert cache.filled == 3
+
+
 @pytest.mark.parametrize(
     ("shape", "filled"),
     [
@@ -236,7 +342,7 @@ def test_a_template_over_a_table_knows_when_that_is_another() -> None:
     for number in range(4):
         both(cache, f"SELECT s.n, c.name FROM s JOIN companies c ON s.word = c.symbol WHERE s.n < {number}", names)
     assert cache.filled
-    filled = cache.filled
+    filled, names = cache.filled, names_of({"s": SCHEMA}, {})
     names.tables = {"companies": TableSchema((Column("name", pa.int32()), Column("symbol", pa.string())))}
     both(cache, "SELECT s.n, c.name FROM s JOIN companies c ON s.word = c.symbol WHERE s.n < 9", names)
     assert cache.filled == filled

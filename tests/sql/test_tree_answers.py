@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,19 +20,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sql.names import Catalog, Names
 from tests.sql.tree_evaluator import Evaluator
+from tests.support.generate import WALL_US, random_rows, random_stream
+from tests.support.join_queries import JoinMaker, random_join_rows, random_join_stream
+from tests.support.oracle import Expected, difference, rows_of, stored
+from tests.support.queries import QueryMaker
+from tests.support.tree import ColumnSpec, StreamSpec, is_ordered, to_ladle
 
 from ladle.errors import EvaluationError
-from ladle.evaluate.residual import run_residual
+from ladle.evaluate import duck
+from ladle.evaluate.residual import run_above, run_residual
 from ladle.plan import Function, Plan
+from ladle.plan.aggregate import Make
+from ladle.plan.answering import FoldedNode
 from ladle.plan.nodes import Node, StreamScan, TableScan, leaves
 from ladle.schema import ARRIVAL, TIMESTAMP, Column, StreamSchema, TableSchema
-from ladle.sql import bind
+from ladle.sql import bind, folding_of
 from ladle.sql.peel import relations_of, tree_of
-from ladle.testing.generate import WALL_US, random_rows, random_stream
-from ladle.testing.join_queries import JoinMaker, random_join_rows, random_join_stream
-from ladle.testing.oracle import Expected, difference, rows_of, stored
-from ladle.testing.queries import QueryMaker
-from ladle.testing.tree import ColumnSpec, StreamSpec, is_ordered, to_ladle
 
 _IS_ODD = Function(
     3,
@@ -70,7 +74,56 @@ def check(plan: Plan, names: Names, rows: Callable[[Node], pa.Table], *, ordered
     expected = Expected(specs, rows_of(whole), ordered, WALL_US, plan.residual.spark_sql)
     wrong = difference(got, expected)
     assert wrong is None, f"{wrong}\n{plan.sql}\n{plan.residual.spark_sql}"
+    check_above(plan, names, relations, expected)
     return tree
+
+
+def check_above(plan: Plan, names: Names, relations: Mapping[str, pa.Table], expected: Expected) -> None:
+    """The statement above the nodes that partial aggregates may give, over their rows as DuckDB computes them."""
+    folding = folding_of(plan, names)
+    if folding is None or folding.above is None:
+        return
+    given = dict(relations)
+    for node in folding.nodes:
+        rows = grouped(node, relations[plan.scans[node.scan].relation])
+        given[node.relation] = rows
+    got = run_above(plan, folding, given, WALL_US)
+    wrong = difference(got.rename_columns([spec.name for spec in expected.columns]), expected)
+    assert wrong is None, f"{wrong}\n{plan.sql}\n{folding.above}"
+    CHECKED["above"] += 1
+
+
+CHECKED: Counter[str] = Counter()
+
+
+def grouped(node: FoldedNode, rows: pa.Table) -> pa.Table:
+    """The rows of a GroupBy, written in DuckDB's SQL from what is to be folded."""
+    aggregate = node.aggregate
+    outputs = []
+    for output, field in zip(aggregate.outputs, node.schema, strict=True):
+        if output.make is Make.WINDOW:
+            text = 'struct_pack("start" := "_s", "end" := "_e")'
+        elif output.make is Make.GROUP:
+            text = f'"{aggregate.groups[output.at]}"'
+        else:
+            partial = aggregate.partials[output.at]
+            word = "avg" if output.make is Make.AVERAGE else partial.fold.value.replace("rows", "count")
+            text = f"{word}(*)" if partial.column is None else f'{word}("{partial.column}")'
+        outputs.append(f'{text} AS "{field.name}"')
+    keys = [f'"{name}"' for name in aggregate.groups]
+    source = '"rows"'
+    if aggregate.windows is not None:
+        windows, time = aggregate.windows, f'"{aggregate.windows.column}"'
+        keys += ['"_s"', '"_e"']
+        starts = f"epoch_us({time}) - (epoch_us({time}) % {windows.slide_us}) + {windows.offset_us}"
+        source = f"""(SELECT r.*, make_timestamp(s) AS "_s", make_timestamp(s + {windows.size_us}) AS "_e"
+            FROM "rows" r, LATERAL (SELECT {starts} + i * {windows.slide_us} AS s
+            FROM range(-{windows.size_us // windows.slide_us + 2}, 3) x(i))
+            WHERE s <= epoch_us({time}) AND epoch_us({time}) < s + {windows.size_us})"""
+    text = f"SELECT {', '.join(outputs)} FROM {source}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
+    answer = duck.run(text, {"rows": rows})
+    columns = [column.cast(field.type) for column, field in zip(answer.columns, node.schema, strict=True)]
+    return pa.Table.from_arrays(columns, schema=node.schema)
 
 
 def _relations(plan: Plan, names: Names) -> list[tuple[str, Node, list[str]]]:
@@ -114,6 +167,20 @@ def test_trees_of_random_queries(seed: int) -> None:
     names = names_of(specs, {"below": to_ladle(below)})
     rows = stream_rows(rng, specs, _plain_rows)
     check(bind(to_ladle(query), names), names, rows, ordered=is_ordered(query))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_trees_of_random_groups(seed: int) -> None:
+    """Queries that partial aggregates answer, and queries over these."""
+    rng = random.Random(seed)
+    specs = [random_stream(rng, f"s{number}") for number in range(2)]
+    below = QueryMaker(rng, specs, WALL_US, 1).folding_query()
+    query = QueryMaker(rng, specs, WALL_US, rng.randint(0, 2), {"below": below}, first_name=100).query()
+    names = names_of(specs, {"below": to_ladle(below)})
+    rows = stream_rows(rng, specs, _plain_rows)
+    for each in (below, query):
+        check(bind(to_ladle(each), names), names, rows, ordered=is_ordered(each))
 
 
 @settings(max_examples=30)
@@ -163,3 +230,5 @@ def test_trees_of_fixtures(fixture: str) -> None:
             check(plan, names, rows, ordered=False)
             compared += plan.residual.duckdb_sql is not None
     assert compared > 50
+    if fixture == "trees.txt":
+        assert CHECKED["above"] > 5

@@ -14,8 +14,8 @@ from tests.sql.names import Catalog
 
 from ladle.errors import LadleError, Unsupported
 from ladle.sql import parse_one
-from ladle.sql.drafts import Query, SelectDraft
-from ladle.sql.position import Source
+from ladle.sql.drafts import QueryDraft, SelectDraft
+from ladle.sql.position import SourceText
 from ladle.sql.understood import check_draft
 from ladle.sql.vocabulary import HANDLED, REFUSED
 
@@ -30,7 +30,7 @@ def _classes(base: type[exp.Expr] = exp.Expression) -> Iterator[type[exp.Expr]]:
 
 
 def _check(tree: exp.Expr) -> None:
-    check_draft(SelectDraft(Query(exp.Paren(this=tree), "", [])), Source(""), [])
+    check_draft(SelectDraft(QueryDraft(exp.Paren(this=tree), "", [])), SourceText(""), [])
 
 
 def test_every_argument_of_a_listed_class_is_acted_on_or_refused() -> None:

@@ -12,6 +12,8 @@ from ladle.plan import RowsWindow, TimeWindow, Window, WindowKind
 from ladle.sql import bind
 
 NOW = datetime(2024, 3, 31, 12, 0, tzinfo=UTC)
+FEBRUARYS_END = (2024, 2, 29, 23, 59, 59, 999_999)
+"""A month before NOW: bounds that move never go back, so 30 and 31 March are at it."""
 
 
 def window(clause: str) -> Window:
@@ -30,7 +32,7 @@ def moment(*fields: int) -> int:
         ("begin now - interval '1 hour 30 minutes'", (2024, 3, 31, 10, 30), (2024, 3, 31, 12), WindowKind.SLIDING),
         ("BEGIN NOW - INTERVAL 1 DAY 2 HOURS END NOW", (2024, 3, 30, 10), (2024, 3, 31, 12), WindowKind.SLIDING),
         ("BEGIN (NOW() - INTERVAL 1 WEEK) END (NOW)", (2024, 3, 24, 12), (2024, 3, 31, 12), WindowKind.SLIDING),
-        ("BEGIN NOW - INTERVAL 1 MONTH END NOW", (2024, 2, 29, 12), (2024, 3, 31, 12), WindowKind.SLIDING),
+        ("BEGIN NOW - INTERVAL 1 MONTH END NOW", FEBRUARYS_END, (2024, 3, 31, 12), WindowKind.SLIDING),
         ("BEGIN NOW - INTERVAL 1 YEAR", (2023, 3, 31, 12), (2024, 3, 31, 12), WindowKind.SLIDING),
         (
             "BEGIN NOW - INTERVAL 2 DAYS + INTERVAL 1 HOUR END NOW - INTERVAL 1 DAY",
@@ -58,7 +60,7 @@ def moment(*fields: int) -> int:
         ),
         ("[RANGE 10 MINUTES]", (2024, 3, 31, 11, 50), (2024, 3, 31, 12), WindowKind.SLIDING),
         ("[RANGE INTERVAL '1' DAY] AS t", (2024, 3, 30, 12), (2024, 3, 31, 12), WindowKind.SLIDING),
-        ("t [RANGE 1 MONTH]", (2024, 2, 29, 12), (2024, 3, 31, 12), WindowKind.SLIDING),
+        ("t [RANGE 1 MONTH]", FEBRUARYS_END, (2024, 3, 31, 12), WindowKind.SLIDING),
         ("AS t [RANGE 1 HOUR] BEGIN NOW - INTERVAL 1 DAY END NOW", (2024, 3, 31, 11), (2024, 3, 31, 12), None),
     ],
 )

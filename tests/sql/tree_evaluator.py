@@ -28,16 +28,18 @@ from ladle.plan.nodes import (
     Limit,
     Node,
     Project,
+    Sessions,
     SetOperation,
     Sort,
     StreamScan,
     TableScan,
+    TimeWindows,
     TopK,
     Union,
 )
 from ladle.plan.scalars import Scalar, SortKey
 from ladle.sql.conform import translate_query
-from ladle.sql.conformant.nodes import FUNCTION
+from ladle.sql.conformant.parser_names import FUNCTION
 from ladle.sql.drafts import SelectDraft
 from ladle.sql.script import draft, only_chunk
 
@@ -62,6 +64,10 @@ class Evaluator:
         if isinstance(node, StreamScan | TableScan):
             return _numbered(self._rows(node))
         below = [self._table(child) for child in node.children]
+        if isinstance(node, TimeWindows):
+            return self._windows(node, below[0])
+        if isinstance(node, Sessions):
+            return self._sessions(node, below[0])
         if isinstance(node, Fragment):
             given = {
                 f"_c{at}": table.rename_columns(list(child.names))
@@ -76,6 +82,53 @@ class Evaluator:
         tree = self._parsed(text_of(node))
         translated = translate_query(tree, {name: table.schema for name, table in given.items()})
         return _numbered(self._run(translated.sql, translated.schema, given))
+
+    def _windows(self, node: TimeWindows, below: pa.Table) -> pa.Table:
+        """Every start within reach of a row's time, which is then compared with both ends."""
+        origin = f"TIMESTAMP '1970-01-01 00:00:00' + to_microseconds({node.offset_us})"
+        names = [[f'"c{at}"' for at in range(below.num_columns)]]
+        last = len(node.columns) - 1
+        text = f"""SELECT _c0.*, struct_pack("start" := s, "end" := s + to_microseconds({node.size_us})) AS "c{last}"
+            FROM (SELECT *, {_in_duckdb(node.time, names)} AS _t FROM _c0) AS _c0, LATERAL (SELECT time_bucket(
+            to_microseconds({node.slide_us}), _t, {origin}) - to_microseconds(i * {node.slide_us}) AS s
+            FROM range(-1, {node.size_us // node.slide_us + 2}) r(i))
+            WHERE s <= _t AND _t < s + to_microseconds({node.size_us})"""
+        rows = self._run(
+            text, pa.schema([*_timed_fields(below), (f"c{last}", node.columns[last].type)]), {"_c0": below}
+        )
+        return rows.drop_columns(["_t"])
+
+    def _sessions(self, node: Sessions, below: pa.Table) -> pa.Table:
+        """Row by row, in Python."""
+        names = [[f'"c{at}"' for at in range(below.num_columns)]]
+        keys = [f'{_in_duckdb(each, names)} AS "k{at}"' for at, each in enumerate(node.keys)]
+        listed = ", ".join(["*", *keys, f"epoch_us({_in_duckdb(node.time, names)}) AS t"])
+        found = duck.run(f'SELECT {listed} FROM "_c0"', {"_c0": below}, functions=self._plan.functions, in_order=True)
+        rows = found.to_pylist()
+        sessions: list[tuple[int, int] | None] = [None] * len(rows)
+        by_key: dict[str, list[int]] = {}
+        for number, row in enumerate(rows):
+            if row["t"] is not None:
+                key = repr([0.0 if row[f"k{at}"] == 0 else row[f"k{at}"] for at in range(len(node.keys))])
+                by_key.setdefault(key, []).append(number)
+        for numbers in by_key.values():
+            numbers.sort(key=lambda number: rows[number]["t"])
+            session: list[int] = []
+            for number in [*numbers, None]:
+                if session and (number is None or rows[number]["t"] > rows[session[-1]]["t"] + node.gap_us):
+                    for each in session:
+                        sessions[each] = (rows[session[0]]["t"], rows[session[-1]]["t"] + node.gap_us)
+                    session = []
+                if number is not None:
+                    session.append(number)
+        kept = [number for number, each in enumerate(sessions) if each is not None]
+        type_ = node.columns[-1].type
+        values = [{"start": each[0], "end": each[1]} for each in sessions if each is not None]
+        plain = pa.array(values, pa.struct([("start", pa.int64()), ("end", pa.int64())]))
+        column = pa.StructArray.from_arrays(
+            [plain.field(at).cast(type_.field(at).type) for at in (0, 1)], fields=list(type_)
+        )
+        return below.take(pa.array(kept, pa.int64())).append_column(f"c{len(node.columns) - 1}", column)
 
     def _direct(self, node: Node, below: pa.Table) -> pa.Table | None:
         names = [[f'"c{at}"' for at in range(below.num_columns)]]
@@ -104,6 +157,10 @@ class Evaluator:
         answer = duck.run(sql, given, parameters=parameters, functions=self._plan.functions, in_order=True)
         cast = [column.cast(field.type) for column, field in zip(answer.columns, schema, strict=True)]
         return pa.Table.from_arrays(cast, schema=schema)
+
+
+def _timed_fields(below: pa.Table) -> list[pa.Field]:
+    return [*below.schema, pa.field("_t", pa.timestamp("us"))]
 
 
 @singledispatch

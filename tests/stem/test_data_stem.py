@@ -20,7 +20,7 @@ from ladle.plan.join import make_edge, reach
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.stem import data_stem
 from ladle.stem.data_stem import NO_PAIRS, DataStem, Pairs, TooManyPairs, join
-from ladle.stem.pairs import Cover, Found, JoinCoverage, owner_of, write_pairs
+from ladle.stem.pairs import Cover, FoundPairs, JoinCoverage, owner_of, write_pairs
 
 RELOPS: dict[Relop, Callable[[Any, Any], bool]] = {
     Relop.EQ: operator.eq,
@@ -191,12 +191,12 @@ def test_a_pairs_file_says_what_it_covers(tmp_path: Path) -> None:
         tmp_path,
         "new.parquet",
         [
-            Found(
+            FoundPairs(
                 Cover("new.parquet", "old.parquet", within, frozenset({4, 9}), None),
                 pairs,
                 {(0, 9): np.array([3]), (1, 6): np.array([1, 7])},
             ),
-            Found(Cover("new.parquet", "older.parquet", within, None, None), NO_PAIRS, {(0, 4): np.array([2])}),
+            FoundPairs(Cover("new.parquet", "older.parquet", within, None, None), NO_PAIRS, {(0, 4): np.array([2])}),
         ],
     )
     coverage = JoinCoverage(tmp_path)
@@ -224,7 +224,7 @@ def test_a_pairs_file_says_what_it_covers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
 def test_a_damaged_pairs_file_covers_nothing(tmp_path: Path, keep: float) -> None:
     cover = Cover("a", "b", Reach(-1, 1), None, None)
-    path = write_pairs(tmp_path, "a", [Found(cover, Pairs(np.arange(1_000), np.arange(1_000)))])
+    path = write_pairs(tmp_path, "a", [FoundPairs(cover, Pairs(np.arange(1_000), np.arange(1_000)))])
     assert path is not None
     content = path.read_bytes()
     path.write_bytes(content[: int(keep if keep >= 1 else keep * len(content))])

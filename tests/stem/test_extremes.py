@@ -30,7 +30,7 @@ from ladle.evaluate import evaluate_factors
 from ladle.plan import Block, Factor
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
 from ladle.stem.match import inside, split
-from ladle.stem.query_stem import Page, QueryStem, _merged, index_page, load_stem, save_page
+from ladle.stem.query_stem import IndexPage, QueryStem, _merged, index_page, load_stem, save_page
 from ladle.stem.results import Results, ResultsWriter
 from ladle.testing import connect_inline
 
@@ -202,7 +202,7 @@ def found(stem: QueryStem, table: pa.Table, directory: Path) -> list[list[int]]:
     return [list(range(len(table))) if rows is None else rows.tolist() for rows in by_block]
 
 
-def page_of(factors: Sequence[Factor], first: int = 1) -> Page:
+def page_of(factors: Sequence[Factor], first: int = 1) -> IndexPage:
     return index_page({first + number: Block("s", (factor,)) for number, factor in enumerate(factors)})
 
 

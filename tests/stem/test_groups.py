@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ladle.errors import EvaluationError
-from ladle.plan.aggregate import Aggregate, Fold, Make, Output, Partial
-from ladle.stem import groups as module
-from ladle.stem.aggregates import Vector
-from ladle.stem.groups import Grouping, Groups, TooManyGroups
+from ladle.operators import groups as module
+from ladle.operators.aggregates import Vector
+from ladle.operators.groups import Grouping, Groups, TooManyGroups, TooManyKeys
+from ladle.plan.aggregate import Aggregate, Fold, Make, Output, Partial, Windows
 
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "bool": (pa.bool_(), [True, False, None]),
@@ -132,8 +132,7 @@ def test_groups_are_pythons(name: str, data: st.DataObject) -> None:
         assert all(same(a, b) for a, b in zip(got[group], values, strict=True)), (group, got[group], values)
 
 
-def by_number(values: pa.Array) -> Groups:
-    grouping = Grouping(Aggregate(("g",), (Partial(Fold.SUM, "n"),), (Output(Make.FOLDED, 0, 0),)))
+def by_number(grouping: Grouping, values: pa.Array) -> Groups:
     return grouping.of_rows(
         pa.table({"g": pa.nulls(len(values), pa.int8())}), {"n": Vector(values)}, slice(0, len(values))
     )
@@ -141,13 +140,13 @@ def by_number(values: pa.Array) -> Groups:
 
 def test_a_group_whose_sum_passes_bigint_raises() -> None:
     grouping = Grouping(Aggregate(("g",), (Partial(Fold.SUM, "n"),), (Output(Make.FOLDED, 0, 0),)))
-    most = by_number(pa.array([(1 << 63) - 1]))
+    most = by_number(grouping, pa.array([(1 << 63) - 1]))
     answer = grouping.answer(
-        [most, by_number(pa.array([-1])), by_number(pa.array([1]))], pa.schema([("s", pa.int64())])
+        [most, by_number(grouping, pa.array([-1])), by_number(grouping, pa.array([1]))], pa.schema([("s", pa.int64())])
     )
     assert answer.to_pylist() == [{"s": (1 << 63) - 1}]
     with pytest.raises(EvaluationError, match="9223372036854775808 is out of range"):
-        grouping.answer([most, by_number(pa.array([1]))], pa.schema([("s", pa.int64())]))
+        grouping.answer([most, by_number(grouping, pa.array([1]))], pa.schema([("s", pa.int64())]))
 
 
 def test_too_many_groups_are_left_to_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +165,72 @@ def test_many_groups_of_several_columns() -> None:
     found = grouping.of_rows(table, {}, slice(0, 2_000))
     assert len(found) == len({tuple(row.values()) for row in table.to_pylist()})
     assert int(found.partials[0].values.sum()) == 2_000
+
+
+def test_nodes_with_few_groups_and_with_most_of_them_combine() -> None:
+    """A group that has only NULLs in one part, and does not occur in another that has no NULLs, has no value."""
+    grouping = Grouping(Aggregate(("g",), (Partial(Fold.MAX, "n"),), (Output(Make.GROUP, 0), Output(Make.FOLDED, 0))))
+
+    def part(keys: list[int], values: list[int | None]) -> Groups:
+        numbers = pa.array(values, pa.int64())
+        return grouping.of_rows(pa.table({"g": keys}), {"n": Vector(numbers)}, slice(0, len(keys)))
+
+    few = part(list(range(8)), [None, *range(1, 8)])
+    dense = part([1, 2, 3, 4, 5, 6, 7], [9, 9, 9, 9, 9, 9, 9])
+    sparse = part([3], [10])
+    assert (dense.numbers is None, sparse.numbers is None) == (True, False)
+    answer = grouping.answer([few, dense, sparse], pa.schema([("g", pa.int64()), ("m", pa.int64())]))
+    assert answer.to_pydict() == {"g": list(range(8)), "m": [None, 9, 9, 10, 9, 9, 9, 9]}
+    early = part([0], [1])
+    later = grouping.answer([early], pa.schema([("g", pa.int64()), ("m", pa.int64())]))
+    assert later.to_pydict() == {"g": [0], "m": [1]}
+
+
+def test_a_full_dictionary_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEYS_MAX", 3)
+    grouping = Grouping(Aggregate(("g",), (Partial(Fold.ROWS),), (Output(Make.GROUP, 0),)))
+    assert len(grouping.of_rows(pa.table({"g": [1, 2]}), {}, slice(0, 2))) == 2
+    assert len(grouping.of_rows(pa.table({"g": [2, None]}), {}, slice(0, 2))) == 2
+    with pytest.raises(TooManyKeys):
+        grouping.of_rows(pa.table({"g": [4, 5]}), {}, slice(0, 2))
+
+
+WINDOWS = [(10, 10, 0), (10, 5, 3), (10, 1, 0), (7, 3, -4), (12, 8, 100), (30, 7, 2)]
+
+
+@pytest.mark.parametrize(("size", "slide", "offset"), WINDOWS)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(-60, 60) | st.none()), max_size=40),
+    cut=st.integers(0, 40),
+)
+@settings(max_examples=25)
+def test_panes_become_windows(size: int, slide: int, offset: int, rows: list[Any], cut: int) -> None:
+    windows = Windows("t", size, slide, offset)
+    outputs = (Output(Make.WINDOW, 0), Output(Make.GROUP, 0), Output(Make.FOLDED, 0), Output(Make.FOLDED, 1))
+    partials = (Partial(Fold.ROWS), Partial(Fold.MAX, "n"))
+    grouping = Grouping(Aggregate(("k",), partials, outputs, windows))
+    keys, times = [key for key, _ in rows], [time for _, time in rows]
+    moment = pa.timestamp("us", tz="UTC")
+    table = pa.table({"k": pa.array(keys, pa.string()), "t": pa.array(times, pa.int64()).cast(moment)})
+    vectors = {"n": Vector(pa.array(range(len(rows)), pa.int64()))}
+    cut = min(cut, len(rows))
+    parts = [grouping.of_rows(table, vectors, each) for each in (slice(0, cut), slice(cut, len(rows)))]
+    window = pa.struct([("start", moment), ("end", moment)])
+    schema = pa.schema([("w", window), ("k", pa.string()), ("c", pa.int64()), ("m", pa.int64())])
+    answer = grouping.answer(parts, schema)
+    answer.validate(full=True)
+    bounds = [answer["w"].combine_chunks().field(at).cast(pa.int64()).to_pylist() for at in (0, 1)]
+    got = {
+        (start, end, key): (count, most)
+        for start, end, key, count, most in zip(
+            *bounds, answer["k"].to_pylist(), answer["c"].to_pylist(), answer["m"].to_pylist(), strict=True
+        )
+    }
+    wanted: dict[Any, tuple[int, int]] = {}
+    for number, (key, time) in enumerate(rows):
+        for start in range(offset - 300 * slide, offset + 300 * slide, slide):
+            if time is not None and start <= time < start + size:
+                count, _ = wanted.get((start, start + size, key), (0, 0))
+                wanted[start, start + size, key] = (count + 1, number)
+    assert got == wanted
+    assert len(answer) == len(wanted)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from ladle.errors import TypeMismatch
 from ladle.schema import TIMESTAMP, Column, StreamSchema
-from ladle.stem.intake import Bounds, Intake, check_columns, rows_to_table
+from ladle.stem.intake import Intake, TimeBounds, check_columns, rows_to_table
 
 EVENTS = StreamSchema((Column("k", pa.int32()), Column("At", TIMESTAMP)), timestamp="at")
 ARRIVALS = StreamSchema((Column("k", pa.int32()),))
-FREE = Bounds(None, None)
+FREE = TimeBounds(None, None)
 
 
 def at(second: int) -> datetime:
@@ -40,7 +40,7 @@ def test_rows_are_split_and_none_is_lost() -> None:
 
 
 def test_time_is_bounded_on_both_sides() -> None:
-    bounds = Bounds(floor_us=1_704_067_201_000_000, ceiling_us=1_704_067_203_000_000)
+    bounds = TimeBounds(floor_us=1_704_067_201_000_000, ceiling_us=1_704_067_203_000_000)
     table = rows_to_table([{"k": n, "at": at(n)} for n in range(6)], EVENTS)
     good, bad = Intake(EVENTS, bounds, 0).split(table)
     assert good.to_pydict()["k"] == [2, 3]
@@ -108,7 +108,7 @@ def test_bytes_that_are_no_text_are_rejected_and_shown(nested: bool) -> None:
     column = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), texts) if nested else texts
     schema = StreamSchema((Column("s", column.type), Column("at", TIMESTAMP)), timestamp="at")
     batch = pa.table({"s": column, "at": pa.array([1, 2, 3], TIMESTAMP)})
-    good, bad = Intake(schema, Bounds(None, None), 0).split(batch)
+    good, bad = Intake(schema, TimeBounds(None, None), 0).split(batch)
     assert good.column("s").to_pylist() == ([["good"], [None]] if nested else ["good", None])
     assert bad.reasons == ["s: bytes that are not UTF-8"]
     assert "b\\\\xffd" in bad.rows[0]
@@ -121,6 +121,6 @@ def test_rows_with_views_are_rejected_one_by_one(type_: pa.DataType) -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), values) if pa.types.is_dictionary(type_) else values
     schema = StreamSchema((Column("n", pa.int64()), Column("at", TIMESTAMP)), timestamp="at")
     batch = pa.table({"n": column, "at": pa.array([1, 2, 3], TIMESTAMP)})
-    good, bad = Intake(schema, Bounds(None, None), 0).split(batch)
+    good, bad = Intake(schema, TimeBounds(None, None), 0).split(batch)
     assert good.column("n").to_pylist() == [1, 3]
     assert bad.reasons == ["n: 'x' is not a BIGINT"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ladle.plan.keys import Key, KeyKind, float_key, key_domain, key_kind, key_of
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
-from ladle.stem.keys import BytesKeys, Int64Keys, encode
+from ladle.stem.column_keys import BytesKeys, Int64Keys, encode
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:

@@ -148,7 +148,7 @@ def test_a_directory_that_has_settled_is_not_listed_again(tmp_path: Path, monkey
         listed.append(path)
         return file_names(path)
 
-    monkeypatch.setattr("ladle.stem.listing.file_names", noted)
+    monkeypatch.setattr("ladle.stem.listed_directory.file_names", noted)
     coverage = Coverage(tmp_path)
     for _ in range(5):
         coverage.refresh()

@@ -17,7 +17,7 @@ from typing import Any
 
 from ladle.clock import ManualClock
 from ladle.engine import Database
-from ladle.stem.epoch import EpochTask, Manifest
+from ladle.stem.epoch_kernel import EpochTask, Manifest
 from ladle.testing.inline import InlinePipeline
 
 QUIET = {"maintenance_seconds": 3_600.0}

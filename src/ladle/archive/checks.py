@@ -37,10 +37,12 @@ class Checks:
     whole: int
 
     def to_json(self) -> list[int]:
+        """Encode the checksums of a file."""
         return [self.footer_bytes, self.footer, self.whole]
 
     @staticmethod
     def from_json(value: Sequence[int] | None) -> Checks | None:
+        """Decode the checksums of a file; None if an older version wrote it without."""
         return None if value is None else Checks(*value)
 
 
@@ -114,6 +116,7 @@ def _first_line(error: Exception) -> str:
 
 
 def damaged(path: Path, why: str) -> DamagedFile:
+    """The error for a file that is not what was written, with advice on what to do."""
     return DamagedFile(
         f"The file '{path}' is broken: {why}.",
         hint=RESTORE,

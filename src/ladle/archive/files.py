@@ -83,6 +83,7 @@ def publish(temporary: Path, path: Path, *, fsync: bool = True) -> None:
 
 
 def fsync_directory(path: Path) -> None:
+    """Make the names in a directory durable: a new file is only safe when its directory is synced too."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -91,6 +92,7 @@ def fsync_directory(path: Path) -> None:
 
 
 def fsync_file(path: Path) -> None:
+    """Make the contents of a file durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -104,6 +106,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def is_temporary(name: str) -> bool:
+    """Whether this is the name of a file that is still being written."""
     return name.startswith(".") and name.endswith(".tmp")
 
 

@@ -80,6 +80,7 @@ class Inbox:
 
     @property
     def bytes(self) -> int:
+        """How many bytes wait."""
         with self._lock:
             return sum(pushed.bytes for pushed in self._waiting.values())
 
@@ -94,8 +95,8 @@ class Inbox:
         committed: Callable[[str], str | None],
         sent: memoryview | None = None,
     ) -> tuple[int, bool]:
-        """The same, and whether its key is known: then it is not received again. What was `sent` is the table as an
-        Arrow stream, if it came as one.
+        """Receive a push, and say whether its key is known: then it is not received again. What was
+        `sent` is the table as an Arrow stream, if it came as one.
 
         The number of one that is known is returned while it waits, and 0 when it was `committed`, which gives the key
         as it was stored then. A push leaves the inbox after its commit, so one that does not wait is asked about last.

@@ -32,6 +32,7 @@ class Lease:
         self._descriptor: int | None = descriptor
 
     def move(self, seq: int) -> None:
+        """Say which entry is read from now on; files that only older entries need may go."""
         assert self._descriptor is not None, "the lease was released"
         os.pwrite(self._descriptor, _encode(seq), 0)
 

@@ -26,7 +26,7 @@ from typing import Any
 from ladle.archive.files import is_abandoned, storage_error, write_durably
 from ladle.errors import CorruptLog, WarehouseError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"checkpoint-(\d{20})\.json")
@@ -56,7 +56,7 @@ class _Broken(CorruptLog):
         return error
 
 
-class _File:
+class _EntryFile:
     """The file that this process appends entries to."""
 
     def __init__(self, path: Path, size: int) -> None:
@@ -82,7 +82,7 @@ class _File:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ReadPosition:
     """How far a reader is: the last entry read, and where in which file the next one will be."""
 
     seq: int
@@ -100,11 +100,12 @@ class Log:
         self._checkpoint_bytes = 0
         self._bytes_since = 0
         self._writing = threading.Lock()
-        self._file: _File | None = None
-        self._place: _Place | None = None
+        self._file: _EntryFile | None = None
+        self._place: _ReadPosition | None = None
 
     @staticmethod
     def open(directory: Path) -> Log:
+        """The log in a directory. Nothing is read or written yet."""
         return Log(directory)
 
     def load(self) -> tuple[int, dict[str, Any] | None, list[Entry]]:
@@ -173,7 +174,7 @@ class Log:
                 self._place = None  # truncated under us
         return None
 
-    def _find(self, after: int) -> _Place | None:
+    def _find(self, after: int) -> _ReadPosition | None:
         """Where the entry that follows is, or will be."""
         files, _ = self._list()
         first = max((number for number in files if number <= after + 1), default=None)
@@ -190,25 +191,25 @@ class Log:
             else:
                 if first != after + 1:
                     # It ends before: what follows may be in no file at all.
-                    return None if self._is_later(after) else _Place(after, first, offset)
+                    return None if self._is_later(after) else _ReadPosition(after, first, offset)
         except FileNotFoundError:
             return None
-        return _Place(after, first, offset)
+        return _ReadPosition(after, first, offset)
 
     def _is_later(self, after: int) -> bool:
         files, checkpoints = self._list()
         return max([0, *files, *checkpoints]) > after
 
-    def _follow(self, place: _Place) -> tuple[list[Entry], _Place]:
+    def _follow(self, place: _ReadPosition) -> tuple[list[Entry], _ReadPosition]:
         entries: list[Entry] = []
         while True:
             found, end = self._read(place.first, place.offset, before=None, last=True)
             found = [entry for entry in found if entry[0] > place.seq]
             entries += found
-            place = _Place(found[-1][0] if found else place.seq, place.first, end)
+            place = _ReadPosition(found[-1][0] if found else place.seq, place.first, end)
             if place.first == place.seq + 1 or not self._entry_path(place.seq + 1).exists():
                 return entries, place
-            place = _Place(place.seq, place.seq + 1, 0)
+            place = _ReadPosition(place.seq, place.seq + 1, 0)
 
     def append(self, seq: int, entry: dict[str, Any]) -> None:
         """Commit: durable when it returns, nothing left when it raises."""
@@ -223,7 +224,7 @@ class Log:
         if self._file is None:
             write_durably(path, data)
             with contextlib.suppress(OSError):  # the next entry begins a file of its own then
-                self._file = _File(path, len(data))
+                self._file = _EntryFile(path, len(data))
             return
         try:
             self._file.append(data)

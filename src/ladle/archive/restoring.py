@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from ladle.archive.backup import DamagedBackup, Manifest, Saved, Told, checked_bytes, reading, write_new
+from ladle.archive.backup_format import BackupManifest, DamagedBackup, Saved, Told, checked_bytes, reading, write_new
 from ladle.archive.files import fsync_directory, storage_error
 from ladle.archive.warehouse import FORMAT
 from ladle.errors import WarehouseBusy, WarehouseError
@@ -23,7 +23,7 @@ _UNFINISHED = "RESTORING"
 _IGNORED = {"lost+found"}
 
 
-def restore_files(backup: Path, root: Path, told: Told | None = None) -> Manifest:
+def restore_files(backup: Path, root: Path, told: Told | None = None) -> BackupManifest:
     """Make a warehouse of a backup, whose files are checked on the way. When it raises, nothing is left."""
     with reading(backup) as manifest, _unfinished(root):
         *others, form = sorted(manifest.files, key=lambda file: file.name == FORMAT)

@@ -2,13 +2,13 @@
 
 A file is one task's share of an epoch, cut into segments of `rows_max` tuples; compaction concatenates
 neighbouring files. A file gets its name only when it is whole and on disk, and counts only once the log names it. What
-is read is verified (`ladle.archive.checks`).
+is read is verified (`ladle.archive.checks`); who wants to read history does it through `ladle.archive.scan`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ladle.archive.checks import Checks, check_pages, check_whole, checks_of, damaged, parse_footer, telling_damage
+from ladle.archive.checks import Checks, check_pages, check_whole, checks_of, damaged
 from ladle.archive.files import fsync_file, publish, storage_error, temporary_path
 from ladle.errors import TypeMismatch
+from ladle.schema import Column
 
 # Measured on groups of 65,536 rows (ints, doubles, strings): lz4 11 ms and 2.8 MB, snappy 13 and 2.8, zstd
 # 17 and 2.0; dictionaries on every column 27 and 3.3, so only repetitive strings get one.
@@ -69,17 +70,21 @@ class DataFile:
 
     @property
     def rows(self) -> int:
+        """How many tuples it has."""
         return sum(segment.rows for segment in self.segments)
 
     @property
     def ts_min_us(self) -> int:
+        """The least time of its tuples."""
         return min(segment.ts_min_us for segment in self.segments)
 
     @property
     def ts_max_us(self) -> int:
+        """The greatest time of its tuples."""
         return max(segment.ts_max_us for segment in self.segments)
 
     def to_json(self) -> list[Any]:
+        """Encode a data file for the log."""
         segments = [[segment.rows, segment.ts_min_us, segment.ts_max_us] for segment in self.segments]
         checks = None if self.checks is None else self.checks.to_json()
         return [self.name, self.bytes, self.level, self.epoch_first, self.epoch_last, segments, checks, self.first_id]
@@ -91,6 +96,7 @@ class DataFile:
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> DataFile:
+        """Decode a data file from the log, also as older versions wrote it."""
         # Older versions wrote neither checksums nor ids.
         name, size, level, epoch_first, epoch_last, segments, checks, first_id = (
             value if len(value) == 8 else (*value, *(None, 0)[len(value) - 6 :])
@@ -234,29 +240,17 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def read_segment(
-    path: Path, row_group: int, columns: Sequence[str], schema: pa.Schema, checks: Checks | None = None
-) -> pa.Table:
-    """One segment's columns, in the order asked; a column the file is older than comes back as NULLs."""
-    with telling_damage(path), opened_file(path, parse_footer(path, checks)) as file:
-        return read_group(file, row_group, columns, schema, path)
-
-
-def read_file(path: Path, columns: Sequence[str], schema: pa.Schema, checks: Checks | None = None) -> list[pa.Table]:
-    """All segments of a file, with one open."""
-    with telling_damage(path), opened_file(path, parse_footer(path, checks)) as file:
-        return [read_group(file, group, columns, schema, path) for group in range(file.num_row_groups)]
-
-
 def opened_file(path: Path, footer: pq.FileMetaData) -> pq.ParquetFile:
     """A file whose pages are verified as they are read."""
-    return pq.ParquetFile(str(path), metadata=footer, page_checksum_verification=True)
+    # Not read ahead by other threads: to wake them takes longer than to read columns of a local file.
+    return pq.ParquetFile(str(path), metadata=footer, pre_buffer=False, page_checksum_verification=True)
 
 
-def read_group(file: pq.ParquetFile, group: int, columns: Sequence[str], schema: pa.Schema, path: Path) -> pa.Table:
-    """A segment of an open file."""
+def read_group(
+    file: pq.ParquetFile, stored: Collection[str], group: int, columns: Sequence[str], schema: pa.Schema, path: Path
+) -> pa.Table:
+    """A segment of an open file, which has the `stored` columns."""
     rows = file.metadata.row_group(group).num_rows
-    stored = set(file.schema_arrow.names)
     present = [name for name in columns if name in stored]
     table = file.read_row_group(group, columns=present, use_threads=False) if present else None
     if table is not None and len(table) != rows:
@@ -265,7 +259,9 @@ def read_group(file: pq.ParquetFile, group: int, columns: Sequence[str], schema:
     for name in columns:
         type_ = schema.field(name).type
         if table is None or name not in stored:
-            arrays.append(pa.chunked_array([pa.nulls(rows, type_)]))
+            default = Column.of(schema.field(name)).default
+            lacking = pa.nulls(rows, type_) if default is None else default.array(type_, rows)
+            arrays.append(pa.chunked_array([lacking]))
         else:
             column = table.column(name)
             arrays.append(column if column.type == type_ else column.cast(type_))
@@ -283,29 +279,3 @@ def verify_file(path: Path, file: DataFile) -> None:
     rows = check_pages(path)
     if rows != file.rows:
         raise damaged(path, f"it has {rows:,} rows instead of {file.rows:,}")
-
-
-def compact(
-    directory: Path, inputs: Sequence[DataFile], name: str, schema: pa.Schema, ts_column: str, rows_max: int
-) -> DataFile:
-    """Concatenate neighbouring files, in order, into one of the next level; the inputs stay. One that is damaged is not
-    passed on: it raises.
-    """
-    for file in inputs:
-        verify_file(directory / file.name, file)
-    with SegmentWriter(directory, name, schema, ts_column, rows_max=rows_max) as writer:
-        for file in inputs:
-            for group in range(len(file.segments)):
-                writer.add(read_segment(directory / file.name, group, schema.names, schema, file.checks))
-        written = writer.finish()
-    assert written is not None, "there is nothing to compact"
-    return DataFile(
-        name=written.name,
-        bytes=written.bytes,
-        level=max(file.level for file in inputs) + 1,
-        epoch_first=min(file.epoch_first for file in inputs),
-        epoch_last=max(file.epoch_last for file in inputs),
-        segments=written.segments,
-        checks=written.checks,
-        first_id=inputs[0].first_id,
-    )

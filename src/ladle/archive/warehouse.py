@@ -7,6 +7,7 @@ log/                     the one log: what is true
 streams/<id>/archive/    a stream's segments, also a Delta table; beside it quarantine/, inbox/, sources/
 tables/<id>/             a table's rows, each version a file
 leases/                  what readers in other processes hold on to
+positions                since which entry subscribers were told something, by stream
 derived/                 may be deleted at any moment
 boot                     the run of the machine in which derived/ was begun
 
@@ -87,9 +88,11 @@ class Warehouse:
 
     @property
     def writable(self) -> bool:
+        """Whether this process holds the lock."""
         return self._lock is not None
 
     def stream(self, stream_id: int) -> StreamPaths:
+        """The directories of a stream."""
         if stream_id not in self._stream_paths:
             self._stream_paths[stream_id] = self._paths_of(stream_id)
         return self._stream_paths[stream_id]
@@ -113,6 +116,11 @@ class Warehouse:
         )
 
     @property
+    def positions(self) -> Path | None:
+        """Where the oldest positions that are promised are; None for a process that only reads."""
+        return self.path / "positions" if self.writable else None
+
+    @property
     def trusts_derived(self) -> bool:
         """Whether derived files are what was written. They are not synced, so that is known only while the machine that
         wrote them is up; after a power cut some might hold other bytes.
@@ -121,6 +129,14 @@ class Warehouse:
             return (self.path / _BOOT).read_text() == boot_id()
         except OSError:
             return False
+
+    def empty_derived(self) -> None:
+        """Throw away all that is derived."""
+        for path in self.derived.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let another process write; may be called again."""
@@ -193,11 +209,7 @@ def boot_id() -> str:
 
 def _begin_derived(warehouse: Warehouse) -> None:
     """Throw away what may not be what was written."""
-    for path in warehouse.derived.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    warehouse.empty_derived()
     write_durably(warehouse.path / _BOOT, boot_id().encode())
 
 

@@ -1,17 +1,20 @@
-"""The catalog: the state that the log's entries add up to, and a snapshot of it after each one (DESIGN sections 1, 2).
+"""The catalog: the state that the log's entries add up to, and a snapshot of it after each one.
 
 A `Catalog` is immutable. Applying an entry gives the next one; readers keep the one they have for as long as they like.
-Names are compared without case. Streams, queries and blocks have ids that are never used again, so that whatever was
-derived for one can't be taken for another's.
+Names are compared without case. Streams, tables, functions and queries have ids that are never used again. Blocks have
+numbers that no entry knows: they are part of what is derived.
 """
 
-from ladle.catalog.access import Access
+from ladle.catalog.bindings import Bindings
+from ladle.catalog.defined_sources import SourceState, source_of_key
 from ladle.catalog.entries import (
     add_column,
+    add_table_column,
     create_function,
     create_source,
     create_stream,
     create_table,
+    create_table_as,
     create_token,
     drop_function,
     drop_source,
@@ -32,12 +35,14 @@ from ladle.catalog.entries import (
     set_table,
     unregister,
 )
+from ladle.catalog.grants import Access
+from ladle.catalog.meaning import Meaning
 from ladle.catalog.now import may_become_idle, now_of_clocks
-from ladle.catalog.queries import Factors, QueryState
-from ladle.catalog.snapshot import Catalog, Seen
-from ladle.catalog.sources import SourceState, source_of_key
-from ladle.catalog.standing import Kept, Page, Pages, Queries, View
-from ladle.catalog.streams import QUARANTINE, Segments, StreamState
+from ladle.catalog.queries import Factors, NewQuery, QueryState
+from ladle.catalog.seen import Seen
+from ladle.catalog.snapshot import Catalog
+from ladle.catalog.standing import BlockPage, BlockPages, KeptBlock, Queries, View
+from ladle.catalog.streams import QUARANTINE, StreamState
 from ladle.catalog.tables import Replaced, TableFile, TableState
 from ladle.catalog.timeline import ClockAt, Record, Timeline
 
@@ -48,18 +53,20 @@ __all__ = [
     "INBOX",
     "QUARANTINE",
     "Access",
+    "Bindings",
+    "BlockPage",
+    "BlockPages",
     "Catalog",
     "ClockAt",
     "Factors",
-    "Kept",
-    "Page",
-    "Pages",
+    "KeptBlock",
+    "Meaning",
+    "NewQuery",
     "Queries",
     "QueryState",
     "Record",
     "Replaced",
     "Seen",
-    "Segments",
     "SourceState",
     "StreamState",
     "TableFile",
@@ -67,10 +74,12 @@ __all__ = [
     "Timeline",
     "View",
     "add_column",
+    "add_table_column",
     "create_function",
     "create_source",
     "create_stream",
     "create_table",
+    "create_table_as",
     "create_token",
     "drop_function",
     "drop_source",

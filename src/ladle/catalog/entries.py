@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-import pyarrow as pa
 
 from ladle.access import Token
 from ladle.archive.segments import DataFile
-from ladle.catalog.access import token_to_json
-from ladle.catalog.queries import Writing
+from ladle.catalog.grants import token_to_json
+from ladle.catalog.queries import NewQuery, Writing
 from ladle.catalog.tables import Replaced, TableFile
 from ladle.plan import Function, Plan
-from ladle.schema import Column, StreamSchema, TableSchema, encode_schema
-from ladle.sql.statements import Materialize
+from ladle.schema import Column, StreamSchema, TableSchema, encode_columns
 
 
 def create_stream(
@@ -25,6 +22,7 @@ def create_stream(
     lateness_us: int | None = None,
     idle_after_us: int | None = None,
 ) -> dict[str, Any]:
+    """The entry that makes a stream. Durations are in microseconds; None means no limit."""
     return {
         "kind": "create_stream",
         "name": name,
@@ -37,22 +35,26 @@ def create_stream(
 
 
 def add_column(stream: str, column: Column) -> dict[str, Any]:
+    """The entry that adds a column to a stream."""
     return {
         "kind": "add_column",
         "stream": stream,
-        "column": encode_schema(pa.schema([pa.field(column.name, column.type)])),
+        "column": encode_columns((column,)),
     }
 
 
-def set_retain(stream: str, retain_us: int | None) -> dict[str, Any]:
-    return {"kind": "set_retain", "stream": stream, "retain_us": retain_us}
+def set_retain(stream: str, retain_us: int | None, at_us: int) -> dict[str, Any]:
+    """The entry that changes how long a stream keeps its tuples; None keeps them for ever."""
+    return {"kind": "set_retain", "stream": stream, "retain_us": retain_us, "at_us": at_us}
 
 
 def set_lateness(stream: str, lateness_us: int | None) -> dict[str, Any]:
+    """The entry that changes how late a tuple of a stream may be; None admits every tuple."""
     return {"kind": "set_lateness", "stream": stream, "lateness_us": lateness_us}
 
 
 def set_idle_after(stream: str, idle_after_us: int | None) -> dict[str, Any]:
+    """The entry that changes after which silence a stream becomes idle; None: never."""
     return {"kind": "set_idle_after", "stream": stream, "idle_after_us": idle_after_us}
 
 
@@ -71,8 +73,15 @@ def drop_stream(stream: str, queries: Iterable[str] = ()) -> dict[str, Any]:
     return {"kind": "drop_stream", "stream": stream, "queries": list(queries)}
 
 
-def create_table(name: str, schema: TableSchema) -> dict[str, Any]:
-    return {"kind": "create_table", "name": name, "schema": schema.to_json()}
+def create_table(name: str, schema: TableSchema, at_us: int) -> dict[str, Any]:
+    """The entry that makes a table without rows."""
+    return {"kind": "create_table", "name": name, "schema": schema.to_json(), "at_us": at_us}
+
+
+def create_table_as(name: str, schema: TableSchema, at_us: int, newest: TableFile) -> dict[str, Any]:
+    """A table comes with rows: its first version, and none of it without them."""
+    version = set_table(name, at_us, newest, Replaced(0, None), 0)
+    return {**version, "kind": "create_table_as", "name": name, "schema": schema.to_json()}
 
 
 def set_table(table: str, at_us: int, newest: TableFile | None, replaced: Replaced, keeps_from: int) -> dict[str, Any]:
@@ -91,41 +100,51 @@ def set_table(table: str, at_us: int, newest: TableFile | None, replaced: Replac
     }
 
 
+def add_table_column(column: Column, version: dict[str, Any]) -> dict[str, Any]:
+    """A table gets a column, and with it its next version (of `set_table`): all rows, with values there."""
+    return {**version, "kind": "add_table_column", "column": encode_columns((column,))}
+
+
 def drop_table(table: str, queries: Iterable[str] = ()) -> dict[str, Any]:
     """A table goes, and with it the queries named: all in one."""
     return {"kind": "drop_table", "table": table, "queries": list(queries)}
 
 
+class Registering(dict[str, Any]):
+    """An entry with which queries come. What their texts are bound to is not written; who applies it may know it."""
+
+    plans: Sequence[Plan | None] = ()
+
+
 def register(
-    queries: Iterable[tuple[str, Plan, Materialize]],
-    created_us: int,
-    *,
-    replacing: bool = False,
-    owner: str | None = None,
-) -> dict[str, Any]:
-    """Queries come, and those that are new belong to the owner; with `replacing` they take the place of those that
-    have their names.
+    queries: Iterable[NewQuery], created_us: int, *, replacing: bool = False, owner: str | None = None
+) -> Registering:
+    """Queries come, each after those that it reads, and those that are new belong to the owner; with `replacing` they
+    take the place of those that have their names.
     """
     writing = Writing()
-    rows = [[name, materialize.value, *writing.plan(plan)] for name, plan, materialize in queries]
-    return {
-        "kind": "replace" if replacing else "register",
-        "created_us": created_us,
-        "queries": rows,
+    wanted = list(queries)
+    entry = Registering(
+        kind="replace" if replacing else "register",
+        created_us=created_us,
+        queries=[[each.name, each.materialize.value, *writing.query(each)] for each in wanted],
         **({} if owner is None else {"owner": owner}),
-        **writing.tables(),
-    }
+        references=writing.references,
+    )
+    entry.plans = [each.plan for each in wanted]
+    return entry
 
 
 def unregister(names: Iterable[str]) -> dict[str, Any]:
+    """The entry that drops standing queries."""
     return {"kind": "unregister", "names": list(names)}
 
 
-def create_function(
-    function: Function, queries: Iterable[tuple[str, Plan, Materialize]] = (), created_us: int = 0
-) -> dict[str, Any]:
+def create_function(function: Function, queries: Iterable[NewQuery] = (), created_us: int = 0) -> Registering:
     """A version of a function comes, and with it the queries that called the one before, bound to this one."""
-    return {**register(queries, created_us), "kind": "create_function", "function": function.to_json()}
+    entry = register(queries, created_us)
+    entry |= {"kind": "create_function", "function": function.to_json()}
+    return entry
 
 
 def drop_function(name: str, queries: Iterable[str] = ()) -> dict[str, Any]:
@@ -142,6 +161,7 @@ def create_source(
 
 
 def drop_source(name: str) -> dict[str, Any]:
+    """The entry that drops a source."""
     return {"kind": "drop_source", "name": name}
 
 
@@ -151,14 +171,17 @@ def create_token(token: Token) -> dict[str, Any]:
 
 
 def drop_token(name: str) -> dict[str, Any]:
+    """The entry that drops a token, and what was granted to its name."""
     return {"kind": "drop_token", "name": name}
 
 
 def grant(query: str, to: str) -> dict[str, Any]:
+    """The entry that lets somebody read a query."""
     return {"kind": "grant", "query": query, "to": to}
 
 
 def revoke(query: str, to: str) -> dict[str, Any]:
+    """The entry that takes a grant back."""
     return {"kind": "revoke", "query": query, "to": to}
 
 
@@ -185,6 +208,7 @@ def epoch(
 
 
 def replace_files(stream: str, removed: Iterable[str], added: Iterable[DataFile], why: str) -> dict[str, Any]:
+    """The entry that puts data files in the place of others with the same tuples, and says why."""
     return {
         "kind": "replace_files",
         "stream": stream,

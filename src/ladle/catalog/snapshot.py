@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ladle.access import User
 from ladle.archive.segments import DataFile
-from ladle.catalog.access import Access, token_from_json
+from ladle.catalog.before import Before, register_before, restore_before
+from ladle.catalog.bindings import Bindings
+from ladle.catalog.defined_sources import SourceState
+from ladle.catalog.grants import Access, token_from_json
+from ladle.catalog.meaning import meaning_of
 from ladle.catalog.now import activated, now_of_clocks, with_activations
-from ladle.catalog.queries import QueryState, Reading, parts_of_bound, queries_from_json, queries_to_json
-from ladle.catalog.sources import SourceState
-from ladle.catalog.standing import Changing, Queries, block_key
+from ladle.catalog.queries import (
+    NewQuery,
+    QueryState,
+    block_key,
+    queries_from_json,
+    queries_to_json,
+    told_by_spark,
+)
+from ladle.catalog.standing import Arriving, Changing, Queries, stand
 from ladle.catalog.streams import QUARANTINE, StreamState
-from ladle.catalog.tables import TableState
-from ladle.plan import Block, Function
-from ladle.schema import Column, StreamSchema, TableSchema, decode_schema
-from ladle.sql.statements import Materialize
+from ladle.catalog.tables import Created, TableState
+from ladle.plan import Block, Function, Plan
+from ladle.schema import StreamSchema, TableSchema, decode_columns
+from ladle.sql.names import Names
+from ladle.sql.statement_types import Materialize
 
 
 @dataclass(frozen=True)
@@ -37,47 +47,63 @@ class Catalog:
     access: Access = field(default_factory=Access)
     sources: Mapping[str, SourceState] = field(default_factory=dict)
     """What was defined to flow into streams, by lower-case name."""
+    bindings: Bindings = field(default_factory=Bindings)
+    """What knows what texts are bound to. Derived, and the same for all snapshots of a process."""
+    before: Before = field(default_factory=Before)
+    """What entries of versions before need to be read."""
 
     def renewed(self, newest: Catalog) -> Catalog:
         """A newer catalog, as whoever looked at this one sees it."""
         return newest
 
     @property
-    def block_ids(self) -> Mapping[str, int]:
-        """Ids of the blocks that standing queries have, by stream id and text."""
-        return self.queries.block_ids
+    def block_ids(self) -> Mapping[int, int]:
+        """How many standing queries have each block, by its number."""
+        return self.queries.users
 
     # -- what the binder asks (ladle.sql.names.Names) --
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
+        """What a stream is called, and its columns; None if there is none."""
         stream = self.stream(name)
         return None if stream is None else (stream.name, stream.schema)
 
     def table_schema(self, name: str) -> tuple[str, TableSchema] | None:
+        """What a table is called, and its columns; None if there is none."""
         table = self.table(name)
         return None if table is None else (table.name, table.schema)
 
     def query_sql(self, name: str) -> tuple[str, str] | None:
+        """What a standing query is called, and its text; None if there is none. A broken one is refused."""
         query = self.query(name)
-        return None if query is None else (query.name, query.sql)
+        if query is None:
+            return None
+        if (why := self.why_broken(query)) is not None:
+            raise query.refused(why)
+        return query.name, query.sql
 
-    def inside(self, query: str) -> Catalog:
-        """As the text of a query sees it."""
-        return self
+    def inside(self, query: str) -> Names:
+        """What the names in the text of a query mean."""
+        return self.queries[query.lower()].meaning
 
     def function(self, name: str) -> Function | None:
+        """The function of that name, or None."""
         return self.functions.get(name.lower())
 
     def function_names(self) -> Iterable[str]:
+        """The names of the functions."""
         return [function.name for function in self.functions.values()]
 
     def stream_names(self) -> Iterable[str]:
+        """The names of the streams."""
         return [stream.name for stream in self.streams.values()]
 
     def table_names(self) -> Iterable[str]:
+        """The names of the tables."""
         return [table.name for table in self.tables.values()]
 
     def query_names(self) -> Iterable[str]:
+        """The names of the standing queries."""
         return [query.name for query in self.standing()]
 
     # -- lookups --
@@ -113,16 +139,23 @@ class Catalog:
         return now_of_clocks([(stream, stream.clock_at) for stream in found], self.epoch)
 
     def table(self, name: str) -> TableState | None:
+        """The table of that name, or None."""
         return self.tables.get(name.lower())
 
     def query(self, name: str) -> QueryState | None:
+        """The standing query of that name, or None."""
         return self.queries.get(name.lower())
 
     def shared_with(self, query: str) -> list[str] | None:
         """Who may read a query beside its owner; None if that is not for whoever looks to know."""
         return sorted(self.access.grants.get(query.lower(), ()))
 
+    def why_broken(self, query: QueryState) -> str | None:
+        """Why a query does not bind, if it does not, as far as that is for whoever looks to know."""
+        return query.broken
+
     def source(self, name: str) -> SourceState | None:
+        """The source of that name, or None."""
         return self.sources.get(name.lower())
 
     def sources_of(self, stream: str) -> list[SourceState]:
@@ -130,44 +163,14 @@ class Catalog:
         return [source for source in self.sources.values() if source.stream.lower() == stream.lower()]
 
     def block_id(self, block: Block) -> int | None:
-        """The id of a block that stands, also for a query that does not: it may use what is covered."""
+        """The number of a block that stands, also for a query that does not: it may use what is covered."""
         stream = self.stream(block.stream)
-        return None if stream is None else self.block_ids.get(block_key(stream.id, block))
+        number = None if stream is None else self.bindings.numbering.find(block_key(stream.id, block))
+        return number if number is not None and self.queries.stands(number) else None
 
-    def queries_on(self, stream: str) -> list[str]:
-        """Names of the queries that stand on a stream, or on its quarantine."""
-        wanted = stream.lower()
-        return [
-            query.name
-            for query in self.standing()
-            if any(name.lower().partition(".")[0] == wanted for name in query.shape.streams)
-        ]
-
-    def queries_reading(self, name: str) -> list[str]:
-        """Names of the queries that read a standing query as a relation."""
-        readers = [self.queries[reader] for reader in self.queries.readers.get(name.lower(), ())]
-        return [query.name for query in sorted(readers, key=lambda query: query.place)]
-
-    def queries_over(self, table: str) -> list[str]:
-        """Names of the queries that read a table, also through queries that they read."""
-        wanted = table.lower()
-        return [
-            query.name for query in self.standing() if any(each.table.lower() == wanted for each in query.shape.tables)
-        ]
-
-    def queries_calling(self, name: str) -> list[str]:
-        """Names of the queries that call a function, also through queries that they read."""
-        wanted = name.lower()
-        return [
-            query.name
-            for query in self.standing()
-            if any(function.name.lower() == wanted for function in query.shape.functions)
-        ]
-
-    def _stream_id(self, name: str) -> int:
-        stream = self.stream(name)
-        assert stream is not None, f"stream {name} of a bound plan"
-        return stream.id
+    def wanted(self, name: str, plan: Plan, materialize: Materialize) -> NewQuery:
+        """A query that is to stand, as it was bound to this catalog."""
+        return NewQuery(name, plan.sql, meaning_of(plan, self), materialize, told_by_spark(plan), plan)
 
     # -- the log --
 
@@ -176,6 +179,7 @@ class Catalog:
         return _APPLY[entry["kind"]](replace(self, seq=seq), entry)
 
     def to_json(self) -> dict[str, Any]:
+        """Encode the whole state for a checkpoint."""
         return {
             "seq": self.seq,
             "epoch": self.epoch,
@@ -186,11 +190,12 @@ class Catalog:
             "tables": [table.to_json() for table in self.tables.values()],
             "access": self.access.to_json(),
             "sources": [source.to_json() for source in self.sources.values()],
-            **queries_to_json(self.queries.in_order()),
+            **queries_to_json(self.queries.by_name.values()),
         }
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> Catalog:
+    def from_json(value: dict[str, Any], bindings: Bindings | None = None) -> Catalog:
+        """Decode the state of a checkpoint."""
         parts = with_activations(value["streams"])
         streams = [StreamState.from_json(stream, value["seq"], value["epoch"]) for stream in parts]
         tables = [TableState.from_json(table, value["seq"], value["epoch"]) for table in value.get("tables", ())]
@@ -205,49 +210,28 @@ class Catalog:
             tables={table.name.lower(): table for table in tables},
             access=Access.from_json(value["access"]) if "access" in value else Access(),
             sources={each["name"].lower(): SourceState.from_json(each) for each in value.get("sources", ())},
+            bindings=Bindings() if bindings is None else bindings,
         )
-        changing = catalog._changing()
-        for query in queries_from_json(value):
-            changing.restore(query)
-        return replace(catalog, queries=changing.finish())
-
-    def _changing(self) -> Changing:
-        return Changing(self.queries, self._stream_id)
+        changing = Changing(catalog.queries)
+        known = Arriving(catalog, changing)
+        restored: Iterable[QueryState]
+        if "references" in value:
+            restored, before = queries_from_json(value, known, catalog.bindings), Before()
+        else:
+            restored, before = restore_before(value, known, catalog.bindings)
+        for query in restored:
+            changing.add(query)
+        return replace(catalog, queries=changing.finish(), before=before)
 
     def _with_stream(self, stream: StreamState) -> Catalog:
+        """With another state of a stream, or of a quarantine."""
+        base, dot, _ = stream.name.lower().partition(".")
+        if dot:
+            stream = replace(self.streams[base], quarantine=stream)
         return replace(self, streams={**self.streams, stream.name.lower(): stream})
 
     def _with_table(self, table: TableState) -> Catalog:
         return replace(self, tables={**self.tables, table.name.lower(): table})
-
-
-@dataclass(frozen=True)
-class Seen(Catalog):
-    """A catalog as one user sees it: without the queries of others that are not shared."""
-
-    user: User | None = None
-
-    @staticmethod
-    def by(user: User, catalog: Catalog) -> Seen:
-        return Seen(**{each.name: getattr(catalog, each.name) for each in fields(Catalog)}, user=user)
-
-    def renewed(self, newest: Catalog) -> Catalog:
-        return newest if self.user is None else Seen.by(self.user, newest)
-
-    def query(self, name: str) -> QueryState | None:
-        return super().query(name) if self.access.sees(self.user, name) else None
-
-    def shared_with(self, query: str) -> list[str] | None:
-        return super().shared_with(query) if self.access.owns(self.user, query) else None
-
-    def inside(self, query: str) -> Catalog:
-        """With the eyes of the query's owner."""
-        whole = Catalog(**{each.name: getattr(self, each.name) for each in fields(Catalog)})
-        owner = self.access.as_owner(query)
-        return whole if owner is None else Seen.by(owner, whole)
-
-    def standing(self) -> list[QueryState]:
-        return [query for query in super().standing() if self.access.sees(self.user, query.name)]
 
 
 def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -258,22 +242,31 @@ def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
         StreamSchema.from_json(entry["schema"]),
         entry["retain_us"],
         entry["max_ahead_us"],
-        quarantine=StreamState(catalog.next_id + 1, f"{name}.quarantine", QUARANTINE),
+        quarantine=StreamState(
+            catalog.next_id + 1, f"{name}.quarantine", QUARANTINE, entry["retain_us"], created=catalog.seq
+        ),
         lateness_us=entry.get("lateness_us"),
         idle_after_us=entry.get("idle_after_us"),
+        created=catalog.seq,
     )
     return replace(catalog, next_id=catalog.next_id + 2)._with_stream(stream)
 
 
 def _apply_add_column(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
-    (added,) = decode_schema(entry["column"])
-    return catalog._with_stream(replace(stream, schema=stream.schema.with_column(Column(added.name, added.type))))
+    (added,) = decode_columns(entry["column"])
+    return catalog._with_stream(replace(stream, schema=stream.schema.with_column(added)))
 
 
 def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
-    return catalog._with_stream(replace(stream, retain_us=entry["retain_us"]))
+    if "at_us" not in entry:  # by a version that told nobody of it
+        retain_us = entry["retain_us"]
+        quarantine = stream.quarantine and replace(stream.quarantine, retain_us=retain_us)
+        return catalog._with_stream(replace(stream, retain_us=retain_us, quarantine=quarantine))
+    number = catalog.epoch + 1
+    changed = stream.retaining(entry["retain_us"], catalog.seq, number, entry["at_us"])
+    return replace(catalog, epoch=number)._with_stream(changed)
 
 
 def _apply_set_lateness(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -287,7 +280,8 @@ def _apply_set_idle_after(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog
 
 
 def _apply_heartbeat(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
-    stream, number = catalog.streams[entry["stream"].lower()], catalog.epoch + 1
+    stream, number = catalog.stream(entry["stream"]), catalog.epoch + 1
+    assert stream is not None
     advanced = stream.advanced(entry["clock_us"], entry["at_us"])
     advanced = activated(catalog.all_streams(), stream, advanced, number)
     return replace(catalog, epoch=number)._with_stream(advanced.recorded(catalog.seq, number, entry["at_us"]))
@@ -311,8 +305,13 @@ def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 
 def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
-    table = TableState(catalog.next_id, entry["name"], TableSchema.from_json(entry["schema"]))
+    created = Created(catalog.seq, entry.get("at_us", 0))
+    table = TableState(catalog.next_id, entry["name"], TableSchema.from_json(entry["schema"]), created=created)
     return replace(catalog, next_id=catalog.next_id + 1)._with_table(table)
+
+
+def _apply_create_table_as(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    return _apply_set_table(_apply_create_table(catalog, entry), entry)
 
 
 def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -322,6 +321,13 @@ def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, epoch=number)._with_table(table.following(catalog.seq, number, entry))
 
 
+def _apply_add_table_column(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+    table = catalog.tables[entry["table"].lower()]
+    (added,) = decode_columns(entry["column"])
+    widened = replace(table, schema=table.schema.with_column(added))
+    return _apply_set_table(catalog._with_table(widened), entry)
+
+
 def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["table"].lower()
@@ -329,31 +335,22 @@ def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 
 def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
-    if "shapes" not in entry:
-        return _apply_register_bound(catalog, entry)
-    reading = Reading(entry)
-    changing = catalog._changing()
-    next_id, next_query = catalog.next_id, catalog.next_query
-    created_us = entry["created_us"]
-    for name, mode, *parts in entry["queries"]:
-        next_id = changing.stand(next_query, name, Materialize(mode), created_us, reading.parts(parts), next_id)
-        next_query += 1
-    access = catalog.access
-    if "owner" in entry:
-        # One that replaces a query without an owner has none either.
-        new = [name for name, *_ in entry["queries"] if name.lower() not in catalog.queries]
-        access = access.with_owner(new, entry["owner"])
-    return replace(catalog, next_id=next_id, next_query=next_query, queries=changing.finish(), access=access)
+    changing = Changing(catalog.queries)
+    known = Arriving(catalog, changing)
+    new = [name for name in _names(entry) if name.lower() not in catalog.queries]
+    if "references" in entry:
+        catalog = replace(catalog, next_query=stand(entry, known, catalog.bindings, catalog.next_query))
+    else:
+        next_ids = catalog.next_id, catalog.next_query
+        before, next_id, next_query = register_before(catalog.before, entry, known, catalog.bindings, next_ids)
+        catalog = replace(catalog, before=before, next_id=next_id, next_query=next_query)
+    # One that replaces a query without an owner has none either.
+    access = catalog.access.with_owner(new, entry["owner"]) if "owner" in entry else catalog.access
+    return replace(catalog, queries=changing.finish(), access=access)
 
 
-def _apply_register_bound(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
-    """As formats before 2 wrote it. The ids must be those it gave then: results are known by them."""
-    changing = catalog._changing()
-    next_id = catalog.next_id
-    for value in entry["queries"]:
-        mode, parts = Materialize(value["materialize"]), parts_of_bound(value["bound"])
-        next_id = changing.stand(next_id, value["name"], mode, entry["created_us"], parts, next_id + 1)
-    return replace(catalog, next_id=next_id, next_query=next_id, queries=changing.finish())
+def _names(entry: Mapping[str, Any]) -> list[str]:
+    return [each["name"] if isinstance(each, dict) else each[0] for each in entry["queries"]]
 
 
 def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -361,12 +358,17 @@ def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 
 
 def _without_queries(catalog: Catalog, names: Sequence[str]) -> Catalog:
-    changing = catalog._changing()
+    changing = Changing(catalog.queries)
     for name in names:
         query = changing.get(name)
         if query is not None:
             changing.remove(query)
-    return replace(catalog, queries=changing.finish(), access=catalog.access.without_queries(names))
+    return replace(
+        catalog,
+        queries=changing.finish(),
+        access=catalog.access.without_queries(names),
+        before=catalog.before.without(names),
+    )
 
 
 def _apply_create_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -435,11 +437,8 @@ def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
 def _apply_replace_files(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     stream = catalog.stream(entry["stream"])
     assert stream is not None
-    changed = stream.replaced(set(entry["removed"]), tuple(DataFile.from_json(file) for file in entry["added"]))
-    base, dot, _ = entry["stream"].lower().partition(".")
-    if dot:
-        return catalog._with_stream(replace(catalog.streams[base], quarantine=changed))
-    return catalog._with_stream(changed)
+    added = tuple(DataFile.from_json(file) for file in entry["added"])
+    return catalog._with_stream(stream.replaced(set(entry["removed"]), added, catalog.seq))
 
 
 def _apply_forget_positions(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
@@ -458,7 +457,9 @@ _APPLY = {
     "idle": _apply_idle,
     "drop_stream": _apply_drop_stream,
     "create_table": _apply_create_table,
+    "create_table_as": _apply_create_table_as,
     "set_table": _apply_set_table,
+    "add_table_column": _apply_add_table_column,
     "drop_table": _apply_drop_table,
     "register": _apply_register,
     "replace": _apply_register,

@@ -1,13 +1,15 @@
 """All standing queries of a snapshot, and what the engine asks of them, kept current entry by entry.
 
 Everything is a persistent map (`immutables`): an entry that brings one query among a hundred thousand makes a new
-snapshot in microseconds, and the old one stays as it was. Blocks are kept by page, as the Query SteM has them, so that
-whatever was derived from a page is good as long as the page is the same object.
+snapshot in microseconds, and the old one stays as it was. What queries come to, once they are bound, is the *index*: it
+is made when somebody asks for it, of the last one that was made and what came and went since. Blocks are kept by page,
+as the Query SteM has them, so that whatever was derived from a page is good as long as the page is the same object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,26 +17,27 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from immutables import Map, MapMutation
 
-from ladle.catalog.queries import Factors, Parts, QueryState, Shape
-from ladle.catalog.streams import Int64s
-from ladle.plan import Block, Window
-from ladle.sql.statements import Materialize
+from ladle.archive.layout import Int64s
+from ladle.catalog.bindings import Bindings
+from ladle.catalog.entries import Registering
+from ladle.catalog.meaning import KnownNames
+from ladle.catalog.queries import Factors, QueryState, Reading, Shape, Shaping
+from ladle.catalog.streams import StreamState
+from ladle.catalog.tables import TableState
+from ladle.collector import uncollected
+from ladle.plan import Function, Window
+from ladle.sql.statement_types import Materialize
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
 from ladle.stem.query_stem import PAGE
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
-StreamId = Callable[[str], int]
-"""The id of a stream by its name."""
+_STEPS_MAX = 1_000
+"""After so many entries that nobody asked about, the index is made in any case: what they let go is held until then."""
 
 
-def block_key(stream_id: int, block: Block) -> str:
-    """What a block is known by."""
-    return f"{stream_id}|{block.text}"
-
-
-class Kept(NamedTuple):
+class KeptBlock(NamedTuple):
     """A block whose results are kept."""
 
     factors: Factors
@@ -49,45 +52,48 @@ class View(NamedTuple):
     streams: tuple[str, ...]
 
 
-class Page(Generic[_V]):
+class BlockPage(Generic[_V]):
     """Blocks whose ids share a page. Immutable: what is derived from it may be kept beside it."""
 
     def __init__(self, blocks: Map[int, _V]) -> None:
         self.blocks = blocks
-        self._cut: Page[_V] | None = None
+        self._cut: BlockPage[_V] | None = None
 
-    def cut(self, ids: Int64s) -> Page[_V]:
+    def cut(self, ids: Int64s) -> BlockPage[_V]:
         """The page with some of its blocks alone; asked again for the same, the same object."""
         if np.array_equal(ids, self.ids):
             return self
         last = self._cut
         if last is None or not np.array_equal(last.ids, ids):
-            last = self._cut = Page(Map({block: self.blocks[block] for block in ids.tolist()}))
+            last = self._cut = BlockPage(Map({block: self.blocks[block] for block in ids.tolist()}))
         return last
 
     @cached_property
     def ids(self) -> Int64s:
+        """The numbers of the blocks in this page, ascending."""
         ids = np.fromiter(self.blocks, dtype=np.int64, count=len(self.blocks))
         ids.sort()
         return ids
 
 
-class Pages(Generic[_V]):
+class BlockPages(Generic[_V]):
     """Pages by number."""
 
-    def __init__(self, pages: Map[int, Page[_V]]) -> None:
+    def __init__(self, pages: Map[int, BlockPage[_V]]) -> None:
         self.pages = pages
 
     @cached_property
     def blocks(self) -> BlockSet:
+        """The numbers of all blocks, ascending."""
         if not self.pages:
             return NO_BLOCKS
         return BlockSet(np.concatenate([page.ids for _, page in sorted(self.pages.items())]))
 
     def get(self, block: int) -> _V:
+        """What is held for a block that is known to be there."""
         return self.pages[block // PAGE].blocks[block]
 
-    def among(self, wanted: BlockSet) -> dict[int, Page[_V]]:
+    def among(self, wanted: BlockSet) -> dict[int, BlockPage[_V]]:
         """The pages cut to some blocks; one that is wanted whole stays the object it is."""
         ids = (self.blocks & wanted).ids
         starts = np.flatnonzero(np.diff(ids // PAGE, prepend=-1))
@@ -95,7 +101,93 @@ class Pages(Generic[_V]):
         return {number: self.pages[number].cut(part) for part in parts for number in [int(part[0]) // PAGE]}
 
 
-_NO_PAGES: Pages[Any] = Pages(Map())
+_NO_PAGES: BlockPages[Any] = BlockPages(Map())
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """What bound queries come to. Those that are broken have no part in it."""
+
+    users: Map[int, int] = field(default_factory=Map)
+    """How many queries have each block."""
+    kept: Map[str, BlockPages[KeptBlock]] = field(default_factory=Map)
+    """By stream, the blocks that have factors and whose results are kept."""
+    views: Map[View, BlockPages[int]] = field(default_factory=Map)
+    """The same blocks by the windows they are seen through, with the number of queries that do."""
+    joining: Map[str, QueryState] = field(default_factory=Map)
+    """Those that join streams and keep results."""
+
+
+_NO_INDEX = Index()
+_indexing = threading.RLock()
+
+
+class _IndexStep:
+    """The index of a snapshot, or how it follows from that of an earlier one."""
+
+    def __init__(
+        self,
+        before: _IndexStep | None = None,
+        came: tuple[QueryState, ...] = (),
+        went: tuple[QueryState, ...] = (),
+        steps: int = 0,
+    ) -> None:
+        self._index = _NO_INDEX if before is None else None
+        self._before = before
+        self._came = came
+        self._went = went
+        self._steps = steps
+
+    @property
+    def is_made(self) -> bool:
+        return self._index is not None
+
+    def then(self, came: tuple[QueryState, ...], went: tuple[QueryState, ...]) -> _IndexStep:
+        step = _IndexStep(self, came, went, 0 if self._index is not None else self._steps + 1)
+        if step._steps > _STEPS_MAX:
+            step.index()
+        return step
+
+    def index(self) -> Index:
+        if self._index is not None:
+            return self._index
+        with _indexing:
+            steps: list[_IndexStep] = []
+            step = self
+            while step._index is None:
+                assert step._before is not None
+                steps.append(step)
+                step = step._before
+            if steps:
+                with uncollected():
+                    self._index = _indexed(step._index, steps[::-1])
+                self._before, self._came, self._went = None, (), ()
+            return self._index if self._index is not None else step._index
+
+
+def _indexed(index: Index, steps: list[_IndexStep]) -> Index:
+    """An index after some steps more. Queries that came and went meanwhile need not be bound."""
+    went = {query for step in steps for query in step._went}
+    came = [query for step in steps for query in step._came]
+    fleeting = went.intersection(came)
+    indexing = _Indexing(index)
+    came = [query for query in came if query not in fleeting] if fleeting else came
+    bindings = {query.bindings for query in came}
+    for each in bindings:
+        each.fill(came)
+        each.numbering.hold()
+    try:
+        for query in came:  # each after those that it reads
+            if query.broken is None:
+                indexing.add(query)
+    finally:
+        for each in bindings:
+            each.numbering.release()
+    for step in steps:
+        for query in step._went:
+            if query not in fleeting and query.broken is None:
+                indexing.remove(query)
+    return indexing.finish()
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,19 +195,10 @@ class Queries(Mapping[str, QueryState]):
     """Standing queries by lower-case name, listed in the order in which they came."""
 
     by_name: Map[str, QueryState] = field(default_factory=Map)
-    block_ids: Map[str, int] = field(default_factory=Map)
-    """Ids of the blocks that standing queries have, by stream id and text."""
-    users: Map[int, int] = field(default_factory=Map)
-    """How many queries have each block."""
-    kept: Map[str, Pages[Kept]] = field(default_factory=Map)
-    """By stream, the blocks that have factors and whose results are kept."""
-    views: Map[View, Pages[int]] = field(default_factory=Map)
-    """The same blocks by the windows they are seen through, with the number of queries that do."""
     readers: Map[str, frozenset[str]] = field(default_factory=Map)
     """The queries that read each query as a relation."""
     complete: Map[str, QueryState] = field(default_factory=Map)
-    joining: Map[str, QueryState] = field(default_factory=Map)
-    """Those that join streams and keep results."""
+    step: _IndexStep = field(default_factory=_IndexStep)
 
     def __getitem__(self, name: str) -> QueryState:
         return self.by_name[name]
@@ -130,9 +213,42 @@ class Queries(Mapping[str, QueryState]):
         return name in self.by_name
 
     def in_order(self) -> list[QueryState]:
+        """The queries in the order in which they were registered."""
         return sorted(self.by_name.values(), key=lambda query: query.place)
 
-    def kept_on(self, stream: str) -> Pages[Kept]:
+    @property
+    def index(self) -> Index:
+        """What they come to; they are bound for it, if they are not yet."""
+        return self.step.index()
+
+    def stands(self, block: int) -> bool:
+        """Whether a query has the block. As long as nobody needed the index it may also be one that no query has any
+        more: what was derived of it is right all the same, and an answer need not wait until all queries are bound.
+        """
+        return block in self.users if self.step.is_made else True
+
+    @property
+    def users(self) -> Map[int, int]:
+        """How many queries have each block."""
+        return self.index.users
+
+    @property
+    def kept(self) -> Map[str, BlockPages[KeptBlock]]:
+        """By stream, the blocks that have factors and whose results are kept."""
+        return self.index.kept
+
+    @property
+    def views(self) -> Map[View, BlockPages[int]]:
+        """The same blocks by the windows they are seen through, with the number of queries that do."""
+        return self.index.views
+
+    @property
+    def joining(self) -> Map[str, QueryState]:
+        """The queries that join streams and keep results."""
+        return self.index.joining
+
+    def kept_on(self, stream: str) -> BlockPages[KeptBlock]:
+        """The blocks on one stream of which results may be kept."""
         return self.kept.get(stream.lower(), _NO_PAGES)
 
 
@@ -151,81 +267,44 @@ def _written(after: Writable[_K, _V]) -> Map[_K, _V]:
 class Changing:
     """The queries of the next snapshot, while an entry is applied."""
 
-    def __init__(self, queries: Queries, stream_id: StreamId) -> None:
-        self._stream_id = stream_id
-        self._stream_ids: dict[str, int] = {}
+    def __init__(self, queries: Queries) -> None:
+        self._before = queries
         self._by_name = _writable(queries.by_name)
-        self._block_ids = _writable(queries.block_ids)
-        self._users = _writable(queries.users)
-        self._kept = _Opened(queries.kept)
-        self._views = _Opened(queries.views)
         self._readers = _writable(queries.readers)
         self._complete = _writable(queries.complete)
-        self._joining = _writable(queries.joining)
+        self._came: dict[QueryState, None] = {}
+        self._went: dict[QueryState, None] = {}
 
     def get(self, name: str) -> QueryState | None:
+        """The query of that name after the changes so far."""
         return self._by_name.get(name.lower())
 
-    def stand(
-        self, query_id: int, name: str, materialize: Materialize, created_us: int, parts: Parts, next_id: int
-    ) -> int:
-        """Let a query stand, in the place of the one that has its name. Blocks that nobody has get the next ids; the
-        one after those is returned.
-        """
-        sql, shape, factors = parts
-        blocks = []
-        for key in self._keys(shape, factors):
-            known = self._block_ids.get(key)
-            if known is None:
-                known = self._block_ids[key] = next_id
-                next_id += 1
-            blocks.append(known)
-        before = self.get(name)
-        place = query_id if before is None else before.place
-        self._add(QueryState(query_id, name, materialize, created_us, sql, shape, factors, tuple(blocks), place))
-        if before is not None:
-            # A block that the new query has too keeps its id, and with it what is covered.
-            self.remove(before)
-        return next_id
-
-    def _add(self, query: QueryState) -> None:
+    def add(self, query: QueryState) -> None:
+        """Let a query stand, in the place of the one that has its name."""
+        before = self.get(query.name)
         name = query.name.lower()
         self._by_name[name] = query
-        for block in set(query.blocks):
-            self._users[block] = self._users.get(block, 0) + 1
-        if query.keeps_results:
-            self._count(query, 1)
-        for read in query.shape.queries:
-            self._readers[read.lower()] = self._readers.get(read.lower(), frozenset()) | {name}
+        self._came[query] = None
+        for read in query.meaning.queries:
+            self._readers[read] = self._readers.get(read, frozenset()) | {name}
         if query.materialize is Materialize.COMPLETE:
             self._complete[name] = query
-        if query.joins:
-            self._joining[name] = query
-
-    def restore(self, query: QueryState) -> None:
-        """Add a query as a checkpoint has it."""
-        for key, block in zip(self._keys(query.shape, query.factors), query.blocks, strict=True):
-            self._block_ids[key] = block
-        self._add(query)
+        if before is not None:
+            self.remove(before)
 
     def remove(self, query: QueryState) -> None:
-        """Let a query go, and the blocks that nobody else has. Another may have its name by now."""
+        """Let a query go. Another may have its name by now."""
         name = query.name.lower()
         successor = self._by_name.get(name)
         if successor is query:
             successor = None
             del self._by_name[name]
-        for block, key in dict(zip(query.blocks, self._keys(query.shape, query.factors), strict=True)).items():
-            count = self._users[block] - 1
-            if count:
-                self._users[block] = count
-            else:
-                del self._users[block]
-                del self._block_ids[key]
-        if query.keeps_results:
-            self._count(query, -1)
-        still_read = set() if successor is None else {read.lower() for read in successor.shape.queries}
-        for read in {read.lower() for read in query.shape.queries} - still_read:
+        if query in self._came:
+            del self._came[query]
+        else:
+            self._went[query] = None
+        still_read = set() if successor is None else set(successor.meaning.queries)
+        for read in set(query.meaning.queries) - still_read:
             left = self._readers[read] - {name}
             if left:
                 self._readers[read] = left
@@ -235,87 +314,184 @@ class Changing:
             successor is None or successor.materialize is not Materialize.COMPLETE
         ):
             del self._complete[name]
-        if query.joins and (successor is None or not successor.joins):
-            del self._joining[name]
 
     def finish(self) -> Queries:
-        return Queries(
-            _written(self._by_name),
-            _written(self._block_ids),
-            _written(self._users),
-            self._kept.finish(),
-            self._views.finish(),
-            _written(self._readers),
-            _written(self._complete),
-            _written(self._joining),
-        )
+        """The queries after all changes."""
+        if not self._came and not self._went:
+            return self._before
+        step = self._before.step.then(tuple(self._came), tuple(self._went))
+        return Queries(_written(self._by_name), _written(self._readers), _written(self._complete), step)
 
-    def _keys(self, shape: Shape, factors: tuple[Factors, ...]) -> list[str]:
-        """By which the block of each scan is known."""
-        known = self._stream_ids
-        keys = []
-        for scan, own in zip(shape.scans, factors, strict=True):
-            if scan.stream not in known:
-                known[scan.stream] = self._stream_id(scan.stream)
-            keys.append(block_key(known[scan.stream], Block(scan.stream, own)))
-        return keys
+
+@dataclass(frozen=True)
+class Arriving:
+    """What names mean while an entry is applied: queries that it brings are there already."""
+
+    before: KnownNames
+    changing: Changing
+
+    def stream(self, name: str) -> StreamState | None:
+        """The stream of that name, or None."""
+        return self.before.stream(name)
+
+    def table(self, name: str) -> TableState | None:
+        """The table of that name, or None."""
+        return self.before.table(name)
+
+    def query(self, name: str) -> QueryState | None:
+        """The standing query of that name, also one that has just arrived."""
+        return self.changing.get(name)
+
+    def function(self, name: str) -> Function | None:
+        """The function of that name, or None."""
+        return self.before.function(name)
+
+
+def stand(entry: Mapping[str, Any], arriving: Arriving, bindings: Bindings, next_query: int) -> int:
+    """Let the queries of an entry stand; the id that the next one gets is returned."""
+    reading = Reading(entry["references"], arriving)
+    modes = {mode.value: mode for mode in Materialize}
+    plans = entry.plans if isinstance(entry, Registering) else ()
+    shaping = Shaping()
+    for number, (name, mode, *rest) in enumerate(entry["queries"]):
+        sql, meaning, told = reading.query(rest)
+        before = arriving.changing.get(name)
+        place = next_query if before is None else before.place
+        query = QueryState(next_query, name, modes[mode], entry["created_us"], sql, meaning, bindings, place, told)
+        plan = plans[number] if plans else None
+        if plan is not None:
+            query.take(shaping.bound(plan))
+        arriving.changing.add(query)
+        next_query += 1
+    return next_query
+
+
+class _Indexing:
+    """The next index, while queries come and go."""
+
+    def __init__(self, index: Index) -> None:
+        self._users = _writable(index.users)
+        self._kept = _OpenPages(index.kept)
+        self._views = _OpenPages(index.views)
+        self._joining = _writable(index.joining)
+        self._places: dict[int, tuple[tuple[_Opening[KeptBlock], _Opening[int]], ...]] = {}
+        """Where the blocks of a shape's scans are counted, by the identity of the shape: many queries share one."""
+
+    def add(self, query: QueryState) -> None:
+        users = self._users
+        for block in _once(query.blocks):
+            users[block] = users.get(block, 0) + 1
+        if query.keeps_results:
+            self._count(query, 1)
+            if query.joins:
+                self._joining[query.name.lower()] = query
+
+    def remove(self, query: QueryState) -> None:
+        for block in _once(query.blocks):
+            count = self._users[block] - 1
+            if count:
+                self._users[block] = count
+            else:
+                del self._users[block]
+        if query.keeps_results:
+            self._count(query, -1)
+        # Another may have its name by now.
+        if self._joining.get(query.name.lower()) is query:
+            del self._joining[query.name.lower()]
+
+    def finish(self) -> Index:
+        return Index(_written(self._users), self._kept.finish(), self._views.finish(), _written(self._joining))
 
     def _count(self, query: QueryState, by: int) -> None:
-        streams = query.shape.streams
-        rows = zip(query.blocks, query.shape.scans, query.factors, strict=True)
-        seen: set[object] = set()
-        for block, scan, factors in rows:
+        shape, all_factors = query.bound
+        counted: set[tuple[int, int]] = set()
+        for block, places, factors in zip(query.blocks, self._placed(shape), all_factors, strict=True):
             if not factors:
                 continue
-            stream = scan.stream.lower()
-            if block not in seen:
-                seen.add(block)
-                page = self._kept.page(stream, block // PAGE)
+            kept, views = places
+            number = block // PAGE
+            if len(all_factors) == 1 or _first(counted, kept, block):
+                page = kept.page(number)
                 known = page.get(block)
-                if known is None:
-                    page[block] = Kept(factors, by)
-                elif known.users + by:
-                    page[block] = Kept(known.factors, known.users + by)
+                users = by if known is None else known.users + by
+                if users:
+                    page[block] = KeptBlock(factors if known is None else known.factors, users)
                 else:
                     del page[block]
-            view = View(stream, scan.window, streams)
-            if (view, block) not in seen:
-                seen.add((view, block))
-                counts = self._views.page(view, block // PAGE)
+            if len(all_factors) == 1 or _first(counted, views, block):
+                counts = views.page(number)
                 count = counts.get(block, 0) + by
                 if count:
                     counts[block] = count
                 else:
                     del counts[block]
 
+    def _placed(self, shape: Shape) -> tuple[tuple[_Opening[KeptBlock], _Opening[int]], ...]:
+        places = self._places.get(id(shape))
+        if places is None:
+            views = [View(scan.stream.lower(), scan.window, shape.streams) for scan in shape.scans]
+            places = tuple((self._kept.under(view.stream), self._views.under(view)) for view in views)
+            self._places[id(shape)] = places
+        return places
 
-class _Opened(Generic[_K, _V]):
-    """Pages under keys, of which those that are asked for may be written."""
 
-    def __init__(self, whole: Map[_K, Pages[_V]]) -> None:
+def _once(blocks: tuple[int, ...]) -> Collection[int]:
+    return blocks if len(blocks) == 1 else set(blocks)
+
+
+def _first(counted: set[tuple[int, int]], place: object, block: int) -> bool:
+    """Whether a query's block was not counted there yet."""
+    key = (id(place), block)
+    if key in counted:
+        return False
+    counted.add(key)
+    return True
+
+
+class _Opening(Generic[_V]):
+    """Pages, of which those that are asked for may be written."""
+
+    def __init__(self, before: Map[int, BlockPage[_V]]) -> None:
+        self._before = before
+        self._open: dict[int, Writable[int, _V]] = {}
+
+    def page(self, number: int) -> Writable[int, _V]:
+        opened = self._open.get(number)
+        if opened is None:
+            page = self._before.get(number)
+            opened = self._open[number] = {} if page is None else page.blocks.mutate()
+        return opened
+
+    def finish(self) -> Map[int, BlockPage[_V]]:
+        pages = self._before.mutate()
+        for number, writing in self._open.items():
+            blocks = _written(writing)
+            if blocks:
+                pages[number] = BlockPage(blocks)
+            else:
+                pages.pop(number, None)
+        return pages.finish()
+
+
+class _OpenPages(Generic[_K, _V]):
+    """Pages under keys; those under the keys that are asked for may be written."""
+
+    def __init__(self, whole: Map[_K, BlockPages[_V]]) -> None:
         self._whole = whole
-        self._open: dict[_K, dict[int, Writable[int, _V]]] = {}
+        self._open: dict[_K, _Opening[_V]] = {}
 
-    def page(self, key: _K, number: int) -> Writable[int, _V]:
-        opened = self._open.setdefault(key, {})
-        if number not in opened:
-            page = self._whole.get(key, _NO_PAGES).pages.get(number)
-            opened[number] = {} if page is None else page.blocks.mutate()
-        return opened[number]
+    def under(self, key: _K) -> _Opening[_V]:
+        opening = self._open.get(key)
+        if opening is None:
+            opening = self._open[key] = _Opening(self._whole.get(key, _NO_PAGES).pages)
+        return opening
 
-    def finish(self) -> Map[_K, Pages[_V]]:
+    def finish(self) -> Map[_K, BlockPages[_V]]:
         whole = self._whole.mutate()
-        for key, opened in self._open.items():
-            pages = whole.get(key, _NO_PAGES).pages.mutate()
-            for number, writing in opened.items():
-                blocks = _written(writing)
-                if blocks:
-                    pages[number] = Page(blocks)
-                else:
-                    pages.pop(number, None)
-            done = pages.finish()
-            if done:
-                whole[key] = Pages(done)
+        for key, opening in self._open.items():
+            pages = opening.finish()
+            if pages:
+                whole[key] = BlockPages(pages)
             else:
                 whole.pop(key, None)
         return whole.finish()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.archive.layout import Segments
 from ladle.archive.segments import DataFile
 from ladle.catalog.timeline import ClockAt, Record, Timeline
 from ladle.schema import Column, StreamSchema
@@ -31,38 +30,6 @@ KEYS_MAX = 4_096
 MAX_AHEAD_US = 3_600_000_000
 """How far ahead of the wall clock a time may be, where the stream does not say."""
 
-Int64s = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Segments:
-    """The segments of a stream in arrival order, column by column, so that windows are cut without a loop."""
-
-    file: Int64s
-    row_group: Int64s
-    rows: Int64s
-    ts_min_us: Int64s
-    ts_max_us: Int64s
-
-    @staticmethod
-    def of(files: Iterable[DataFile], first_file: int = 0) -> Segments:
-        rows = [
-            (first_file + number, group, segment.rows, segment.ts_min_us, segment.ts_max_us)
-            for number, file in enumerate(files)
-            for group, segment in enumerate(file.segments)
-        ]
-        columns = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-        return Segments(*columns)
-
-    def followed_by(self, other: Segments) -> Segments:
-        return Segments(
-            np.concatenate([self.file, other.file]),
-            np.concatenate([self.row_group, other.row_group]),
-            np.concatenate([self.rows, other.rows]),
-            np.concatenate([self.ts_min_us, other.ts_min_us]),
-            np.concatenate([self.ts_max_us, other.ts_max_us]),
-        )
-
 
 @dataclass(frozen=True)
 class Activation:
@@ -78,12 +45,22 @@ class Activation:
         return self.epoch <= epoch and (self.until is None or epoch < self.until)
 
     def to_json(self) -> list[Any]:
+        """Encode an activation for a checkpoint."""
         return [self.epoch, self.until, [[stream, *clock] for stream, clock in self.before.items()]]
 
     @staticmethod
     def from_json(value: list[Any]) -> Activation:
+        """Decode an activation from a checkpoint."""
         epoch, until, before = value
         return Activation(epoch, {stream: ClockAt(*clock) for stream, *clock in before}, until)
+
+
+class Retention(NamedTuple):
+    """The retention of a stream up to an entry that changed it."""
+
+    until: int
+    """That entry."""
+    retain_us: int | None
 
 
 @dataclass(frozen=True)
@@ -105,10 +82,10 @@ class StreamState:
     batches: Mapping[str, int] = field(default_factory=dict)
     """The last batch of each source that was committed."""
     quarantine: StreamState | None = None
-    forgotten: int = 0
-    """The last epoch of which retention removed a file."""
     lost_us: int | None = None
     """The latest tuple that retention removed."""
+    lost_at: int = 0
+    """The last entry that removed some: answers as of it, and later ones, are without them."""
     keys: Mapping[str, int] = field(default_factory=dict)
     """The epochs of the pushes that came with keys, the last ones, oldest first."""
     lateness_us: int | None = None
@@ -125,9 +102,14 @@ class StreamState:
     """NOW of this and other streams, as of epochs before this one, is not known any more."""
     timeline: Timeline = field(default_factory=Timeline)
     """How many tuples it had, its clock, and whether it was idle, after each entry."""
+    retained_before: tuple[Retention, ...] = ()
+    """What was retained before each entry that changed `retain_us`, oldest first."""
+    created: int = 0
+    """The entry that made it; 0: a version that did not write that down made it."""
 
     @property
     def event_time(self) -> bool:
+        """Whether its tuples carry their own time."""
         return self.schema.timestamp is not None
 
     @cached_property
@@ -137,13 +119,14 @@ class StreamState:
 
     @property
     def retained_rows(self) -> int:
+        """How many tuples it has on disk."""
         return int(self.segments.rows.sum())
 
     def clock(self, wall_us: int) -> int:
-        """The stream's clock: the wall clock when tuples are stamped on arrival."""
-        if not self.event_time:
+        """The stream's clock. When stamped on arrival it is the wall clock, never before the last stamp."""
+        if self.clock_us is None:
             return wall_us
-        return wall_us if self.clock_us is None else self.clock_us
+        return self.clock_us if self.event_time else max(wall_us, self.clock_us)
 
     def floor_us(self, wall_us: int) -> int | None:
         """Tuples with `ts` at or before this are beyond retention, and seen by nobody.
@@ -154,6 +137,34 @@ class StreamState:
             return None
         return self.clock(wall_us) - self.retain_us
 
+    @property
+    def logged_floor_us(self) -> int | None:
+        """Tuples with `ts` at or before this are beyond retention by the clock in the log, not the wall clock.
+        Housekeeping removes by it, and queries whose NOW follows from the log see by it.
+        """
+        return None if self.retain_us is None or self.clock_us is None else self.clock_us - self.retain_us
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether its times are those of arrival, as a quarantine's are: then they pass also while nothing comes."""
+        return not self.event_time or "." in self.name
+
+    def retain_at(self, entry: int) -> int | None:
+        """How long tuples were kept as of an entry; None: for ever."""
+        return next((each.retain_us for each in self.retained_before if entry < each.until), self.retain_us)
+
+    def floor_at(self, entry: int, clock_us: int) -> int | None:
+        """Up to which time tuples were let go of as of an entry, at that clock of the stream; None: nothing was."""
+        retain_us = self.retain_at(entry)
+        return None if retain_us is None else clock_us - retain_us
+
+    def retaining(self, retain_us: int | None, entry: int, epoch: int, at_us: int) -> StreamState:
+        """The stream after an entry, made at that time, that changes its retention, and its quarantine's."""
+        before = Retention(entry, self.retain_us)
+        quarantine = self.quarantine and self.quarantine.retaining(retain_us, entry, epoch, at_us)
+        changed = replace(self, retain_us=retain_us, retained_before=(*self.retained_before, before))
+        return replace(changed, quarantine=quarantine).recorded(entry, epoch, at_us)
+
     def late_us(self) -> int | None:
         """Tuples with `ts` at or before this come too late."""
         return None if self.lateness_us is None or self.clock_us is None else self.clock_us - self.lateness_us
@@ -163,12 +174,11 @@ class StreamState:
         ahead_us = MAX_AHEAD_US if self.max_ahead_us is None else self.max_ahead_us
         return wall_us + ahead_us if self.event_time else None
 
-    def gone_us(self, wall_us: int) -> int | None:
-        """The latest tuple that is beyond retention, removed or not; None when every tuple that ever came is seen.
+    def gone_us(self, floor_us: int | None) -> int | None:
+        """The latest tuple up to a floor of retention, removed or not; None when every tuple that ever came is seen.
 
         Of a segment with tuples on both sides of the floor it is the floor.
         """
-        floor_us = self.floor_us(wall_us)
         hidden = () if floor_us is None else self.segments.ts_max_us[self.segments.ts_min_us <= floor_us]
         latest_us = None if floor_us is None or not len(hidden) else min(int(max(hidden)), floor_us)
         return max((us for us in (self.lost_us, latest_us) if us is not None), default=None)
@@ -210,6 +220,7 @@ class StreamState:
         return replace(self, clock_us=clock_us, touched_us=wall_us, idle_since=0)
 
     def idled(self, epoch: int) -> StreamState:
+        """The same stream, idle since an epoch."""
         assert self.clock_us is not None, "only what was active becomes idle"
         return replace(self, idle_since=epoch)
 
@@ -233,26 +244,33 @@ class StreamState:
             del known[key]
         return replace(self, keys=known)
 
-    def replaced(self, removed: set[str], added: tuple[DataFile, ...]) -> StreamState:
+    def replaced(self, removed: set[str], added: tuple[DataFile, ...], entry: int) -> StreamState:
         """Put `added` in the place of the first of `removed` (compaction), or just drop those (retention)."""
         first = next((number for number, file in enumerate(self.files) if file.name in removed), len(self.files))
         gone = [file for file in self.files[first:] if file.name in removed]
         kept = [file for file in self.files[first:] if file.name not in removed]
         files = [*self.files[:first], *(_numbered(added, gone[-1].next_id) if gone else ()), *kept]
         changed = replace(self, files=tuple(files), segments=Segments.of(files))
-        return changed._without(gone) if gone and not added else changed
+        return changed._without(gone, entry) if gone and not added else changed
 
-    def _without(self, lost: Sequence[DataFile]) -> StreamState:
+    def _without(self, lost: Sequence[DataFile], entry: int) -> StreamState:
+        """Without tuples, and without the positions that need them: those whose retention reaches back to them."""
         latest_us = max(file.ts_max_us for file in lost)
-        forgotten = max(self.forgotten, *(file.epoch_last for file in lost))
-        return replace(
-            self,
-            forgotten=forgotten,
-            timeline=self.timeline.pruned(self.timeline.at_epoch(forgotten).entry),
-            lost_us=latest_us if self.lost_us is None else max(self.lost_us, latest_us),
-        )
+        lost_us = latest_us if self.lost_us is None else max(self.lost_us, latest_us)
+        changed = replace(self, lost_us=lost_us, lost_at=entry)
+        first = next((each for each in self.timeline if changed._is_whole(each)), None)
+        return changed.promising_from(first.entry) if first is not None else changed
+
+    def _is_whole(self, record: Record) -> bool:
+        """Whether no tuple that was retained as of a record is lost."""
+        if record.clock_us is None or self.lost_us is None:
+            return False
+        clock_us = record.clock_us if self.event_time else max(record.clock_us, record.at_us)
+        floor_us = self.floor_at(record.entry, clock_us)
+        return floor_us is not None and floor_us >= self.lost_us
 
     def to_json(self) -> dict[str, Any]:
+        """Encode a stream for a checkpoint."""
         return {
             "id": self.id,
             "name": self.name,
@@ -265,8 +283,8 @@ class StreamState:
             "epochs": self.epochs,
             "batches": dict(self.batches),
             "quarantine": None if self.quarantine is None else self.quarantine.to_json(),
-            "forgotten": self.forgotten,
             "lost_us": self.lost_us,
+            "lost_at": self.lost_at,
             "keys": dict(self.keys),
             "lateness_us": self.lateness_us,
             "idle_after_us": self.idle_after_us,
@@ -275,6 +293,8 @@ class StreamState:
             "activations": [activation.to_json() for activation in self.activations],
             "now_from": self.now_from,
             "timeline": self.timeline.to_json(),
+            "retained_before": [list(each) for each in self.retained_before],
+            "created": self.created,
         }
 
     @staticmethod
@@ -285,14 +305,21 @@ class StreamState:
             # The checkpoint was written before files knew their ids: the newest file has the newest tuples.
             files = _numbered(files, value["rows"])
         quarantine, schema = value["quarantine"], StreamSchema.from_json(value["schema"])
+        known = {name: part for name, part in value.items() if name != "forgotten"}
+        if quarantine is not None:
+            # Before quarantines were retained as their streams are, theirs was not written down.
+            quarantine = StreamState.from_json({**quarantine, "retain_us": value["retain_us"]}, entry, epoch)
+        lost_us = value["lost_us"] if "lost_us" in value else _lost_us(value, files)
         return StreamState(
-            **{**value, "files": files, "schema": schema}
+            **{**known, "files": files, "schema": schema}
             | {
                 "segments": Segments.of(files),
-                "quarantine": None if quarantine is None else StreamState.from_json(quarantine, entry, epoch),
+                "quarantine": quarantine,
                 "activations": tuple(map(Activation.from_json, value.get("activations", ()))),
                 "timeline": _timeline(value, entry, epoch),
-                "lost_us": value["lost_us"] if "lost_us" in value else _lost_us(value, files),
+                "retained_before": tuple(Retention(*each[:2]) for each in value.get("retained_before", ())),
+                "lost_us": lost_us,
+                "lost_at": value.get("lost_at", 0 if lost_us is None else entry),
             }
         )
 
@@ -315,7 +342,7 @@ def _timeline(value: dict[str, Any], entry: int, epoch: int) -> Timeline:
 
 def _lost_us(value: dict[str, Any], files: tuple[DataFile, ...]) -> int | None:
     """The latest tuple that retention may have removed from a stream, by a checkpoint that does not say."""
-    if not value["forgotten"]:
+    if not value.get("forgotten"):
         return None
     known: int = value["clock_us"]
     return min((file.ts_min_us - 1 for file in files), default=known)

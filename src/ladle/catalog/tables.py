@@ -1,7 +1,7 @@
 """Tables as of one log entry: relations whose rows change, the newest version a file of its own.
 
 Versions before it are kept for as long as a position may need them, each as what leads to it from the next
-(`ladle.archive.versions`). The timeline begins with the oldest of them.
+(`ladle.archive.table_versions`). The timeline begins with the oldest of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class TableFile(NamedTuple):
     """None: it was written by a version that kept none."""
 
     def to_json(self) -> list[Any]:
+        """Encode a table's file for the log."""
         return [self.name, self.rows, self.bytes, None if self.checks is None else self.checks.to_json()]
 
     @staticmethod
     def from_json(value: list[Any]) -> TableFile:
+        """Decode a table's file from the log."""
         name, rows, size, checks = value
         return TableFile(name, rows, size, Checks.from_json(checks))
 
@@ -42,12 +44,21 @@ class Replaced(NamedTuple):
     """What leads to it from the next version; None: its rows are the first ones of that."""
 
     def to_json(self) -> list[Any]:
+        """Encode a version that was replaced."""
         return [self.rows, None if self.difference is None else self.difference.to_json()]
 
     @staticmethod
     def from_json(value: list[Any]) -> Replaced:
+        """Decode a version that was replaced."""
         rows, difference = value
         return Replaced(rows, None if difference is None else TableFile.from_json(difference))
+
+
+class Created(NamedTuple):
+    """When a table was made; of one that a version made which did not write that down, nothing is known."""
+
+    entry: int = 0
+    at_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,7 @@ class TableState:
     """Which version it was at after each entry."""
     replaced: tuple[Replaced, ...] = ()
     """The versions before it that are kept, oldest first: from the one that the timeline begins with."""
+    created: Created = field(default_factory=Created)
 
     @property
     def files(self) -> Iterator[TableFile]:
@@ -114,10 +126,12 @@ class TableState:
         return replace(self, timeline=timeline, replaced=replaced)
 
     def to_json(self) -> list[Any]:
+        """Encode a table for a checkpoint."""
         checks = None if self.checks is None else self.checks.to_json()
         version = [self.version, self.file, self.rows, self.bytes, checks]
         replaced = [each.to_json() for each in self.replaced]
-        return [self.id, self.name, self.schema.to_json(), *version, self.timeline.to_json(), replaced]
+        past = [self.timeline.to_json(), replaced, list(self.created)]
+        return [self.id, self.name, self.schema.to_json(), *version, *past]
 
     @staticmethod
     def from_json(value: list[Any], entry: int, epoch: int) -> TableState:
@@ -137,4 +151,5 @@ class TableState:
             Checks.from_json(checks),
             Timeline.from_json(later[1]) if len(later) > 1 else begun,
             tuple(Replaced.from_json(each) for each in later[2]) if len(later) > 2 else (),
+            Created(*later[3]) if len(later) > 3 else Created(),
         )

@@ -1,4 +1,4 @@
-"""The timeline of an object: what each log entry made of it, for as long as positions are promised (DESIGN section 9).
+"""The timeline of an object: what each log entry made of it, for as long as positions are promised.
 
 A record says how many tuples a stream had after an entry, its clock and whether it was idle, or which version a table
 was at. Records are
@@ -48,6 +48,7 @@ class Record(NamedTuple):
 
     @property
     def clock(self) -> ClockAt | None:
+        """The stream's clock then, and since when it was idle; None if it had no clock."""
         return None if self.clock_us is None else ClockAt(self.clock_us, self.idle_since)
 
 
@@ -60,7 +61,7 @@ _ENTRY, _EPOCH = 0, 1
 
 
 @dataclass(frozen=True)
-class Chunk:
+class RecordChunk:
     """Records that are kept together, as text: zlib of the differences, column by column."""
 
     first: tuple[int, int]
@@ -68,12 +69,13 @@ class Chunk:
     text: str
 
     @staticmethod
-    def of(records: Sequence[Record]) -> Chunk:
+    def of(records: Sequence[Record]) -> RecordChunk:
+        """Pack records: numbers that grow slowly take little room as differences."""
         rows = [[_NO_CLOCK if value is None else value for value in record] for record in records]
         columns = np.array(rows, dtype="<i8").T
         columns[:, 1:] -= columns[:, :-1].copy()
         text = base64.b64encode(zlib.compress(columns.tobytes())).decode()
-        return Chunk(records[0][:2], text)
+        return RecordChunk(records[0][:2], text)
 
     @cached_property
     def _columns(self) -> npt.NDArray[np.int64]:
@@ -103,14 +105,15 @@ class Timeline:
 
     base: Record = NOTHING
     """The object as of the first position that is promised; nothing is known of entries before it."""
-    chunks: tuple[Chunk, ...] = ()
+    chunks: tuple[RecordChunk, ...] = ()
     tail: tuple[Record, ...] = ()
 
     def appended(self, record: Record) -> Timeline:
+        """The same timeline with one more record."""
         tail = (*self.tail, record)
         if len(tail) < CHUNK_RECORDS:
             return Timeline(self.base, self.chunks, tail)
-        return Timeline(self.base, (*self.chunks, Chunk.of(tail)))
+        return Timeline(self.base, (*self.chunks, RecordChunk.of(tail)))
 
     def at(self, entry: int) -> Record:
         """The object as of an entry; of one before the base, which is not known, the base."""
@@ -121,13 +124,13 @@ class Timeline:
         return self._last(_EPOCH, epoch)
 
     def __iter__(self) -> Iterator[Record]:
-        return self.after_epoch(-1)
+        return self.after(-1)
 
-    def after_epoch(self, epoch: int) -> Iterator[Record]:
-        """The records of the epochs after one, in order."""
-        for chunk in self.chunks[max(self._chunk(_EPOCH, epoch), 0) :]:
-            yield from chunk.after(_EPOCH, epoch)
-        yield from self.tail[bisect_right(self.tail, epoch, key=itemgetter(_EPOCH)) :]
+    def after(self, entry: int) -> Iterator[Record]:
+        """The records of the entries after one, in order."""
+        for chunk in self.chunks[max(self._chunk(_ENTRY, entry), 0) :]:
+            yield from chunk.after(_ENTRY, entry)
+        yield from self.tail[bisect_right(self.tail, entry, key=itemgetter(_ENTRY)) :]
 
     def pruned(self, entry: int) -> Timeline:
         """Without the records before the one that a position at an entry needs."""
@@ -136,7 +139,7 @@ class Timeline:
             return self
         number = self._chunk(_ENTRY, entry)
         cut = self.chunks[number].after(_ENTRY, entry) if number >= 0 else []
-        chunks = (*([Chunk.of(cut)] if cut else []), *self.chunks[number + 1 :])
+        chunks = (*([RecordChunk.of(cut)] if cut else []), *self.chunks[number + 1 :])
         return Timeline(base, chunks, self.tail[bisect_right(self.tail, entry, key=itemgetter(_ENTRY)) :])
 
     def _last(self, column: int, value: int) -> Record:
@@ -151,11 +154,13 @@ class Timeline:
         return bisect_right(self.chunks, value, key=lambda chunk: chunk.first[column]) - 1
 
     def to_json(self) -> list[Any]:
+        """Encode a timeline for a checkpoint."""
         chunks = [[*chunk.first, chunk.text] for chunk in self.chunks]
         return [list(self.base), chunks, [list(record) for record in self.tail]]
 
     @staticmethod
     def from_json(value: list[Any]) -> Timeline:
+        """Decode a timeline from a checkpoint."""
         base, chunks, tail = value
-        kept = tuple(Chunk((entry, epoch), text) for entry, epoch, text in chunks)
+        kept = tuple(RecordChunk((entry, epoch), text) for entry, epoch, text in chunks)
         return Timeline(Record(*base), kept, tuple(Record(*each) for each in tail))

@@ -1,5 +1,5 @@
 """The command line: `ladle demo, serve, sql, push, register, invoke, queries, explain, status, top, backup,
-restore, verify, bench`.
+restore, verify`.
 
 Each group of commands is a module with `add(commands)`, which declares arguments and nothing else: whatever
 is heavy is imported by the command that runs. Exit codes: 0 done, 1 an error of the user's (one message, no
@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from ladle.cli import ask, backup, bench, demo, feed, serve, top, watch
+from ladle.cli import ask, demo, feed, serve, top, watch
+from ladle.cli import keep as backup
 from ladle.cli.terminal import show_error
 from ladle.errors import LadleError
 
@@ -54,6 +57,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
+def program() -> NoReturn:
+    """Be the program `ladle`: run one command and exit. Python takes a moment to exit, in which Ctrl-C has nothing to
+    stop any more.
+    """
+    code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands, with their arguments and help."""
     root = argparse.ArgumentParser(
@@ -63,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action=_Version, help="print the version and end")
     commands = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (demo, serve, ask, feed, watch, top, backup, bench):
+    for group in (demo, serve, ask, feed, watch, top, backup):
         group.add(commands)
     return root
 

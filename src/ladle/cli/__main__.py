@@ -1,7 +1,5 @@
 """`python -m ladle.cli` is `ladle`."""
 
-import sys
+from ladle.cli import program
 
-from ladle.cli import main
-
-sys.exit(main())
+program()

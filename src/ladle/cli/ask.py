@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ _WRITES = frozenset({"CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE"})
 
 
 def add(commands: Commands) -> None:
+    """Declare the commands `sql`, `invoke`, `explain` and `queries`."""
     _add_sql(commands)
     _add_invoke(commands)
     _add_explain(commands)
@@ -94,12 +96,19 @@ def _add_explain(commands: Commands) -> None:
         examples="""
             ladle explain expensive
             ladle explain --analyze expensive
+            ladle explain expensive --format json
             ladle explain "SELECT * FROM trades WHERE price > 100 BEGIN NOW - INTERVAL 1 MINUTE END NOW"
         """,
     )
     add_place(explain)
     add_spark(explain)
     explain.add_argument("--analyze", action="store_true", help="also invoke it, and say what that took")
+    explain.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="text: all of it, for people (default); json: the tree of its plan, null where it has none",
+    )
     explain.add_argument("query", metavar="NAME|SELECT", help="a standing query's name, or the text of a query")
 
 
@@ -135,10 +144,10 @@ def _sql(args: argparse.Namespace) -> int:
 
 def _print_answers(args: argparse.Namespace, text: str, *, read_only: bool, create: bool) -> None:
     with opened(args, read_only=read_only, create=create) as db:
-        for number, answer in enumerate(run_script(db, text)):
+        for number, (answer, follows) in enumerate(run_script(db, text)):
             if number and args.format == "table":
                 sys.stdout.write("\n")
-            write_answer(answer, form=args.format, rows_max=args.rows)
+            write_answer(answer, form=args.format, rows_max=args.rows, header=not follows)
             sys.stdout.flush()  # the next may be long in coming
 
 
@@ -148,19 +157,22 @@ def _split(text: str) -> list[str]:
     return script.statements(text)
 
 
-def run_script(db: Any, text: str) -> Iterator[Answer]:
-    """The answers of a script's statements, each as it comes; errors have positions in the whole text."""
+def run_script(db: Any, text: str) -> Iterator[tuple[Answer, bool]]:
+    """The answers of a script's statements, each as it comes, and whether it goes on from the one before, as the next
+    change that a subscriber is told does; errors have positions in the whole text.
+    """
     end = 0
     for statement in _split(text):
         begin = text.index(statement, end)
         end = begin + len(statement)
         try:
             if statement.split(None, 1)[0].upper() == "SUBSCRIBE":
-                yield from _subscribed(db, statement)
+                for number, change in enumerate(_subscribed(db, statement)):
+                    yield change, number > 0
             else:
                 with patience("running"):
                     answer = db.sql(statement)
-                yield answer
+                yield answer, False
         except LadleError as error:
             if error.position is not None:
                 error.position = _moved(error.position, text[:begin])
@@ -169,13 +181,25 @@ def run_script(db: Any, text: str) -> Iterator[Answer]:
 
 def _subscribed(db: Any, statement: str) -> Iterator[Answer]:
     """The changes of a query as they come, until Ctrl-C."""
+    from datetime import UTC
+
+    from ladle.answer import Answer
+    from ladle.delta import change_rows
     from ladle.sql import subscription
 
     asked = subscription(statement)
     assert asked is not None, "the word says so"
-    name, since = asked
-    with db.query(name).subscribe(since=since) as changes:
-        yield from changes
+    how = asked.how
+    with db.query(asked.name).subscribe(
+        how.since,
+        snapshot=how.snapshot,
+        expirations=how.options.expirations.value,
+        relation=how.options.relation.value,
+        progress=how.progress,
+    ) as changes:
+        for delta in changes:
+            now = delta.now or datetime.now(UTC)
+            yield Answer(change_rows(delta), delta.epoch, now, message=f"position {delta.position}")
 
 
 def _moved(position: Position, before: str) -> Position:
@@ -221,7 +245,10 @@ def _explain(args: argparse.Namespace) -> int:
         is_name = len(args.query.split()) == 1
         with about(args.query):
             name = db.query(args.query).name if is_name else args.query
-            text = db.explain(name, analyze=args.analyze)
+            if args.format == "json":
+                text = json.dumps(db.explain_tree(name, analyze=args.analyze))
+            else:
+                text = db.explain(name, analyze=args.analyze)
     sys.stdout.write(f"{text}\n")
     return 0
 

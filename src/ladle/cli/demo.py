@@ -10,6 +10,7 @@ from ladle.cli.terminal import Commands, command
 
 
 def add(commands: Commands) -> None:
+    """Declare the command `demo`."""
     demo = command(
         commands,
         "demo",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ladle.cli.place import add_place, add_spark, opened, opening_text, typed
 from ladle.cli.terminal import Commands, about, command, patience
@@ -20,6 +22,7 @@ _MODES = ("auto", "none", "partial", "complete")
 
 
 def add(commands: Commands) -> None:
+    """Declare the commands `push` and `register`."""
     _add_push(commands)
     _add_register(commands)
 
@@ -31,8 +34,9 @@ def _add_push(commands: Commands) -> None:
         _push,
         help="push rows from files or standard input into a stream",
         description="""
-            Push the rows of files into a stream: CSV with a header, JSON lines or Parquet; `-` is standard
-            input, and rows piped into it arrive as they come. The command ends when the rows are visible.
+            Push the rows of files into a stream: CSV with a header, JSON lines or Parquet, also packed by
+            gzip (monday.csv.gz); `-` is standard input, and rows piped into it arrive as they come. The
+            command ends when the rows are visible.
             Rows that don't fit go to the stream's quarantine (SELECT * FROM <stream>.quarantine) with file, line
             and reason; the others go on.
         """,
@@ -88,6 +92,7 @@ def _add_register(commands: Commands) -> None:
 
 
 def is_register(args: argparse.Namespace) -> bool:
+    """Whether the command line is that of `ladle register`."""
     return args.run is _register
 
 
@@ -168,6 +173,8 @@ def _half_way(error: Exception, name: str, form: str, pushed: int) -> Exception:
     if isinstance(error, LadleError):
         error.message = f"{name}: {error.message}{before}"
         return error
+    if isinstance(error, gzip.BadGzipFile | zlib.error | EOFError):
+        return LadleError(f"{name} can't be unpacked: {error}.{before}")
     if isinstance(error, pa.ArrowException):
         first = str(error).splitlines()[0].rstrip(".")
         return LadleError(f"{name} can't be read as {form}: {first}.{before}")
@@ -176,15 +183,17 @@ def _half_way(error: Exception, name: str, form: str, pushed: int) -> Exception:
 
 @contextmanager
 def _opened_file(name: str) -> Iterator[BinaryIO]:
+    from ladle.formats.reading import is_packed
+
     if name == "-":
         yield sys.stdin.buffer
         return
     try:
-        content = Path(name).open("rb")  # noqa: SIM115 - an error of reading is another thing than of opening
+        plain = Path(name).open("rb")  # noqa: SIM115 - an error of reading is another thing than of opening
     except OSError as error:
         raise LadleError(f"Can't read '{name}': {error.strerror}.") from None
-    with content:
-        yield content
+    with plain:
+        yield cast("BinaryIO", gzip.GzipFile(fileobj=plain)) if is_packed(name) else plain
 
 
 def _stands(db: Any, name: str) -> bool:

@@ -13,6 +13,7 @@ FORMATS = ("table", "csv", "json")
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
+    """Give a command the option `--format`."""
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -28,8 +29,10 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def write_answer(answer: Answer, *, form: str, rows_max: int) -> None:
-    """Write one answer to standard output; of a statement that answers nothing, for people, what it did."""
+def write_answer(answer: Answer, *, form: str, rows_max: int, header: bool = True) -> None:
+    """Write one answer to standard output; of a statement that answers nothing, for people, what it did. CSV has a
+    `header`, unless it goes on.
+    """
     from ladle.formats.writing import json_lines, write_csv
 
     table = answer.table
@@ -37,20 +40,17 @@ def write_answer(answer: Answer, *, form: str, rows_max: int) -> None:
         if form == "table" and answer.message:
             sys.stdout.write(answer.message + "\n")
         return
-    if form == "table" and table.column_names == ["plan"]:
-        # What EXPLAIN says is text, not a column to be cut to the terminal.
-        sys.stdout.write("\n".join(table.column(0).to_pylist()) + "\n")
-        return
     match form:
         case "csv":
             sys.stdout.flush()
-            write_csv(table, _binary_stdout())
+            write_csv(table, _binary_stdout(), header=header)
         case "json":
             sys.stdout.writelines(json_lines(table))
         case _:
-            from ladle.present import table_text
+            from ladle.present import table_text, whole_text
 
-            sys.stdout.write(table_text(table, rows_max=rows_max or table.num_rows) + "\n")
+            text = whole_text(table)
+            sys.stdout.write((table_text(table, rows_max=rows_max or table.num_rows) if text is None else text) + "\n")
             if answer.message:
                 sys.stdout.write(answer.message + "\n")
 

@@ -23,7 +23,9 @@ _EDDY_NAME_MAX = 16
 _QUERY_LINES_MIN = 4
 
 
-class Sort(Enum):
+class SortOrder(Enum):
+    """By what `ladle top` sorts the queries."""
+
     BUSY = "invocations"
     NAME = "name"
 
@@ -32,11 +34,13 @@ class Sort(Enum):
 class Scroll:
     """How the list of queries is looked at."""
 
-    sort: Sort = Sort.BUSY
+    sort: SortOrder = SortOrder.BUSY
     first: int = 0
 
 
-class Key(Enum):
+class Keystroke(Enum):
+    """The keys that `ladle top` heeds."""
+
     QUIT = "quit"
     SORT = "sort"
     UP = "up"
@@ -48,16 +52,16 @@ class Key(Enum):
 
 
 _SEQUENCES = {
-    "\x1b[A": Key.UP, "\x1bOA": Key.UP, "k": Key.UP,
-    "\x1b[B": Key.DOWN, "\x1bOB": Key.DOWN, "j": Key.DOWN,
-    "\x1b[5~": Key.PAGE_UP, "\x1b[6~": Key.PAGE_DOWN, " ": Key.PAGE_DOWN,
-    "\x1b[H": Key.HOME, "\x1bOH": Key.HOME, "\x1b[1~": Key.HOME,
-    "\x1b[F": Key.END, "\x1bOF": Key.END, "\x1b[4~": Key.END,
-    "q": Key.QUIT, "Q": Key.QUIT, "s": Key.SORT, "S": Key.SORT,
+    "\x1b[A": Keystroke.UP, "\x1bOA": Keystroke.UP, "k": Keystroke.UP,
+    "\x1b[B": Keystroke.DOWN, "\x1bOB": Keystroke.DOWN, "j": Keystroke.DOWN,
+    "\x1b[5~": Keystroke.PAGE_UP, "\x1b[6~": Keystroke.PAGE_DOWN, " ": Keystroke.PAGE_DOWN,
+    "\x1b[H": Keystroke.HOME, "\x1bOH": Keystroke.HOME, "\x1b[1~": Keystroke.HOME,
+    "\x1b[F": Keystroke.END, "\x1bOF": Keystroke.END, "\x1b[4~": Keystroke.END,
+    "q": Keystroke.QUIT, "Q": Keystroke.QUIT, "s": Keystroke.SORT, "S": Keystroke.SORT,
 }  # fmt: skip
 
 
-def keys_of(typed: str) -> list[Key]:
+def keys_of(typed: str) -> list[Keystroke]:
     """The keys in what a terminal sent; what means nothing here is passed over."""
     keys, at = [], 0
     while at < len(typed):
@@ -76,22 +80,22 @@ def _unknown_length(typed: str, at: int) -> int:
     return end - at + 1
 
 
-def pressed(scroll: Scroll, key: Key, *, page: int, total: int) -> Scroll | None:
+def pressed(scroll: Scroll, key: Keystroke, *, page: int, total: int) -> Scroll | None:
     """How the queries are looked at after a key, with `page` of `total` in view; None to end."""
     last = max(0, total - page)
     match key:
-        case Key.QUIT:
+        case Keystroke.QUIT:
             return None
-        case Key.SORT:
-            return Scroll(Sort.NAME if scroll.sort is Sort.BUSY else Sort.BUSY)
-        case Key.HOME:
+        case Keystroke.SORT:
+            return Scroll(SortOrder.NAME if scroll.sort is SortOrder.BUSY else SortOrder.BUSY)
+        case Keystroke.HOME:
             first = 0
-        case Key.END:
+        case Keystroke.END:
             first = last
-        case Key.UP | Key.DOWN:
-            first = scroll.first + (1 if key is Key.DOWN else -1)
-        case Key.PAGE_UP | Key.PAGE_DOWN:
-            first = scroll.first + (max(1, page) if key is Key.PAGE_DOWN else -max(1, page))
+        case Keystroke.UP | Keystroke.DOWN:
+            first = scroll.first + (1 if key is Keystroke.DOWN else -1)
+        case Keystroke.PAGE_UP | Keystroke.PAGE_DOWN:
+            first = scroll.first + (max(1, page) if key is Keystroke.PAGE_DOWN else -max(1, page))
     return replace(scroll, first=min(max(0, first), last))
 
 
@@ -126,9 +130,10 @@ class Overview:
                 rates.append(max(0, stream.rows - rows.get(stream.name, stream.rows)) / seconds)
         self.pulse, self.queries, self.trouble, self._seen_at = pulse, queries, None, at
 
-    def sorted_queries(self, sort: Sort) -> list[QueryStatus]:
+    def sorted_queries(self, sort: SortOrder) -> list[QueryStatus]:
+        """The queries in the order in which they are shown."""
         queries = list(self.queries or ())
-        if sort is Sort.NAME:
+        if sort is SortOrder.NAME:
             return sorted(queries, key=lambda query: query.name.lower())
         return sorted(queries, key=lambda q: (-self.query_rates.get(q.name, 0.0), -q.invocations, q.name.lower()))
 
@@ -280,7 +285,7 @@ def _queries(overview: Overview, scroll: Scroll, lines: int, width: int) -> list
             count_text(query.invocations),
             "" if rate is None else f"{rate:,.1f}",
         )
-    by = "invocations per second" if scroll.sort is Sort.BUSY else "name"
+    by = "invocations per second" if scroll.sort is SortOrder.BUSY else "name"
     where = f"{first + 1:,} to {first + len(shown):,} of {len(found):,} queries" if shown else f"{len(found):,} queries"
     return [table, _line(f"{where}, by {by}", "dim")]
 

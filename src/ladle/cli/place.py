@@ -13,6 +13,7 @@ from typing import Any
 
 
 def add_warehouse(parser: argparse.ArgumentParser) -> None:
+    """Give a command the option `-w`, the warehouse that it works on."""
     parser.add_argument(
         "-w",
         "--warehouse",
@@ -68,6 +69,7 @@ def spark_settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def warehouse_of(args: argparse.Namespace) -> str:
+    """The warehouse that a command line names, or the default."""
     return args.warehouse if args.warehouse is not None else _default_warehouse()
 
 
@@ -76,7 +78,7 @@ def _default_warehouse() -> str:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerAddress:
     """A server, and how to reach it."""
 
     url: str
@@ -84,7 +86,7 @@ class Server:
     certificate: str | None
 
 
-def server_of(args: argparse.Namespace) -> Server | None:
+def server_of(args: argparse.Namespace) -> ServerAddress | None:
     """The server that is meant, or None: then it is a warehouse.
 
     What is typed counts more than the environment: `-w` chooses a warehouse although there is a LADLE_URL.
@@ -100,7 +102,7 @@ def server_of(args: argparse.Namespace) -> Server | None:
             if getattr(args, name) is not None:
                 args.refuse(f"argument --{name}: it is for a server; name that with --url or LADLE_URL")
         return None
-    return Server(url, _given(args, "token"), _given(args, "certificate"))
+    return ServerAddress(url, _given(args, "token"), _given(args, "certificate"))
 
 
 def _given(args: argparse.Namespace, name: str) -> str | None:
@@ -147,15 +149,15 @@ def opened(args: argparse.Namespace, *, read_only: bool = False, create: bool = 
         yield db
 
 
-def _served(server: Server) -> Any:
-    from ladle.remote import RemoteDatabase
-    from ladle.remote.http import HttpTransport
+def _served(server: ServerAddress) -> Any:
+    from ladle.client import RemoteDatabase
+    from ladle.client.over_http import HttpTransport
 
     return RemoteDatabase(HttpTransport(server.url, server.token, certificate=server.certificate))
 
 
 def _opened_warehouse(args: argparse.Namespace, read_only: bool, create: bool) -> Any:
-    from ladle import remote
+    from ladle import client
     from ladle.archive.folder import local_folder
     from ladle.errors import WarehouseBusy
 
@@ -165,8 +167,8 @@ def _opened_warehouse(args: argparse.Namespace, read_only: bool, create: bool) -
     if db is None:
         if not create:
             require_warehouse(path, args)
-        db = remote.open_warehouse(path, read_only=read_only, settings=spark)
-    if spark and isinstance(db, remote.RemoteDatabase):
+        db = client.open_warehouse(path, read_only=read_only, settings=spark)
+    if spark and isinstance(db, client.RemoteDatabase):
         db.close()
         raise WarehouseBusy(
             "Another process has the warehouse open, and answers with a Spark of its own.",
@@ -191,7 +193,7 @@ def require_warehouse(path: Path, args: argparse.Namespace) -> None:
 
 def _through_writer(path: Path) -> Any | None:
     """The database of the process that writes, which has warm caches and a running Spark; None if there is none."""
-    from ladle.remote import RemoteDatabase, SocketTransport
+    from ladle.client import RemoteDatabase, SocketTransport
 
     try:
         return RemoteDatabase(SocketTransport(path))

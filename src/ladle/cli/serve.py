@@ -19,6 +19,7 @@ _MOMENT_SECONDS = 1.0
 
 
 def add(commands: Commands) -> None:
+    """Declare the command `serve`."""
     serve = command(
         commands,
         "serve",
@@ -50,7 +51,7 @@ def _serve(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from ladle.connection import open_database
-    from ladle.server.run import Server
+    from ladle.protocols.http.process import Server
 
     logging.basicConfig(level=args.log.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("py4j", "uvicorn.error"):
@@ -88,6 +89,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def settings_of(args: argparse.Namespace) -> Any:
+    """The settings of a server, from its options and its file."""
     from ladle.config import Settings, parse_setting
 
     given: dict[str, Any] = {}

@@ -37,14 +37,14 @@ from ladle.errors import LadleError
 # fmt: off
 KEYWORDS = (
     "ADD", "ADVANCE", "AFTER", "AHEAD", "ALTER", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
-    "CAST", "COLUMN", "CREATE", "CROSS", "DAY", "DAYS", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP",
+    "CAST", "COLUMN", "CREATE", "CROSS", "DAY", "DAYS", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DROP", "DSTREAM",
     "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FOREVER", "FROM", "FUNCTION", "FUNCTIONS", "GROUP",
-    "HAVING", "HOUR", "HOURS", "IDLE", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "LANGUAGE",
-    "LATENESS", "LIKE", "LIMIT",
+    "HAVING", "HOUR", "HOURS", "IDLE", "IF", "IN", "INSERT", "INTERSECT", "INTERVAL", "INTO", "IS", "ISTREAM",
+    "LANGUAGE", "LATENESS", "LIKE", "LIMIT",
     "MAX", "MINUTE", "MINUTES", "NEVER", "NOT", "NOW", "NULL", "OR", "ORDER", "PYTHON", "QUERIES", "QUERY",
-    "RANGE", "REPLACE", "RETAIN", "RETURNS", "ROWS", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "SINCE", "STREAM",
-    "STREAMS", "SUBSCRIBE", "TABLE", "TABLES", "THEN", "TIMESTAMP", "TO", "TRUE", "UNBOUNDED", "UNION", "UPDATE",
-    "VALUES", "WHEN", "WHERE", "WITH",
+    "RANGE", "REPLACE", "RETAIN", "RETURNS", "ROWS", "RSTREAM", "SECOND", "SECONDS", "SELECT", "SET", "SHOW", "SINCE",
+    "STREAM", "STREAMS", "SUBSCRIBE", "TABLE", "TABLES", "THEN", "TIMESTAMP", "TO", "TRUE", "UNBOUNDED", "UNION",
+    "UPDATE", "VALUES", "WHEN", "WHERE", "WITH",
 )
 FUNCTIONS = (
     "avg", "coalesce", "count", "date_trunc", "lower", "max", "min", "round", "sum", "upper",
@@ -68,9 +68,11 @@ HELP = r"""A statement ends with a semicolon and may span lines; Ctrl-C stops on
   \streams      the streams             \d NAME   columns of a stream, table or query
   \tables       the tables              \status   rates, sources, epochs
   \queries      the standing queries    exit      leave (also quit, \q, Ctrl-D)
-Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE TABLE, DROP TABLE,
-SHOW TABLES, CREATE QUERY, DROP QUERY, SHOW QUERIES, CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, SELECT,
-INSERT INTO, UPDATE, DELETE, EXPLAIN, SUBSCRIBE, BACKUP TO, VERIFY.  Example:
+Statements: CREATE STREAM, ALTER STREAM, DROP STREAM, SHOW STREAMS, DESCRIBE, CREATE TABLE, ALTER TABLE,
+DROP TABLE, SHOW TABLES, CREATE QUERY, DROP QUERY, SHOW QUERIES, CREATE VIEW, CREATE FUNCTION, DROP FUNCTION,
+SHOW FUNCTIONS, CREATE SOURCE, DROP SOURCE, SHOW SOURCES, CREATE TOKEN, DROP TOKEN, SHOW TOKENS, GRANT, REVOKE,
+SHOW GRANTS, SHOW DERIVED, SHOW CREATE, SELECT, INSERT INTO, UPDATE, DELETE, MERGE, TRUNCATE TABLE, EXPLAIN, SUBSCRIBE,
+BACKUP TO, VERIFY.  Example:
   SELECT symbol, max(price) FROM trades GROUP BY symbol BEGIN NOW - INTERVAL 1 MINUTE END NOW;"""
 
 
@@ -90,6 +92,7 @@ class NameCompleter(Completer):
         self.names: dict[str, str] = {}
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """The names and keywords that the word before the cursor may become."""
         word = document.get_word_before_cursor(WORD=False)
         if not word or document.text_before_cursor.lstrip().startswith("\\"):
             return
@@ -156,6 +159,7 @@ class Shell:
         }
 
     def run(self, title: str) -> None:
+        """Read statements and show what they answer, until the user leaves."""
         _say(f"Ladle SQL on {title}. A statement ends with ';'. Help: help  Leave: exit")
         session = self._session()
         while True:
@@ -190,9 +194,9 @@ class Shell:
 
     def _execute(self, text: str) -> None:
         begin = time.perf_counter()
-        for answer in run_script(self._db, text):
+        for answer, follows in run_script(self._db, text):
             took_ms = (time.perf_counter() - begin) * 1_000
-            write_answer(answer, form=self._form, rows_max=self._rows_max)
+            write_answer(answer, form=self._form, rows_max=self._rows_max, header=not follows)
             _say(f"epoch {answer.epoch}, {took_ms:,.0f} ms")
             begin = time.perf_counter()
 

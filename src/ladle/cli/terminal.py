@@ -131,6 +131,7 @@ def about(text: str) -> Iterator[None]:
 
 
 def show_error(error: LadleError, text: str | None = None) -> None:
+    """Write an error to standard error; with the text of a statement, the place in it is marked."""
     sys.stderr.write(error_text(error, text) + "\n")
     sys.stderr.flush()
 

@@ -27,6 +27,7 @@ Typed = Callable[[float], str]
 
 
 def add(commands: Commands) -> None:
+    """Declare the command `top`."""
     top = command(
         commands,
         "top",
@@ -74,6 +75,7 @@ class Looking:
         self._db: Any = None
 
     def look(self, overview: Overview) -> None:
+        """Take one look at the database; one that can't be reached is opened again with the next look."""
         from ladle.cli.overview import QUERIES_MAX
 
         try:
@@ -88,6 +90,7 @@ class Looking:
         overview.take(pulse, queries, time.monotonic())
 
     def close(self) -> None:
+        """Let go of the database."""
         opening, self._opening, self._db = self._opening, None, None
         if opening is not None:
             opening.__exit__(None, None, None)

@@ -21,6 +21,7 @@ _WATCH_SECONDS = 1.0
 
 
 def add(commands: Commands) -> None:
+    """Declare the command `status`."""
     status = command(
         commands,
         "status",
@@ -116,6 +117,7 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
         for query in status.queries
     ]
     parts += [_table(rows) for rows in (streams, sources, queries) if rows]
+    parts += _derived(status)
     parts += [
         f"backfill of {b.stream}: {b.done:,} of {b.total:,} segments" for b in status.backfills if b.done < b.total
     ]
@@ -125,6 +127,40 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
     if not status.streams:
         parts.append(f"There are no streams yet. Create one: {create}")
     return "\n\n".join(parts)
+
+
+def _derived(status: Status) -> list[str]:
+    """Derived state against its budgets; kinds of which there is nothing are left out."""
+    kinds = [each for each in status.derived if each.things or each.evictions]
+    if not kinds:
+        return []
+    rows = [
+        {
+            "derived": each.kind,
+            "things": each.things,
+            "covered": "" if each.coverage is None else f"{int(each.coverage * 100)}%",
+            "memory": _size(each.memory_bytes) if each.place == "memory" else "",
+            "disk": _size(each.disk_bytes) if each.place == "disk" else "",
+            "rebuild s": round(each.rebuild_seconds, 3),
+            "last used": None if each.last_used is None else each.last_used.replace(microsecond=0, tzinfo=None),
+            "evictions": each.evictions,
+        }
+        for each in kinds
+    ]
+    sums = (
+        ("memory", sum(each.memory_bytes for each in kinds), status.budgets.memory_bytes_max),
+        ("disk", sum(each.disk_bytes for each in kinds), status.budgets.disk_bytes_max),
+    )
+    used = ", ".join(f"{_size(taken)} of {_size(most)} of {place}" for place, taken, most in sums)
+    return [f"{_table(rows)}\nderived state takes {used}"]
+
+
+def _size(count: int) -> str:
+    """Bytes as people read them."""
+    value, units = float(count), ["B", "kB", "MB", "GB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:,.0f} {units[0]}" if value >= 10 or units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def _lateness(stream: StreamStatus) -> str:

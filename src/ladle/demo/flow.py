@@ -96,9 +96,11 @@ class Pump:
         self._last_us = now_us
 
     def start(self) -> None:
+        """Begin to push, in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop, and wait for the push that is under way."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

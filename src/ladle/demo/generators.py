@@ -27,7 +27,9 @@ class Feed(Protocol):
     """Where tuples come from: a generator or a replayed trace."""
 
     @property
-    def description(self) -> str: ...
+    def description(self) -> str:
+        """What the demo says of this data."""
+        ...
 
     @property
     def history_seconds(self) -> int:
@@ -87,13 +89,16 @@ class Market:
 
     @property
     def description(self) -> str:
+        """What the demo says of this data."""
         return f"{len(LISTED)} stocks (generated)"
 
     @property
     def history_seconds(self) -> int:
+        """How much of the past there is when the demo begins."""
         return 600
 
     def between(self, begin_us: int, end_us: int) -> dict[str, pa.Table]:
+        """The rows with times in this span, by stream."""
         rate = self._trades_per_second + self._quotes_per_second
         at = _arrivals(self._random, begin_us, end_us, rate)
         which = self._random.choice(len(LISTED), size=len(at), p=self._shares)
@@ -177,13 +182,16 @@ class Building:
 
     @property
     def description(self) -> str:
+        """What the demo says of this data."""
         return f"{self.MOTES} motes (generated)"
 
     @property
     def history_seconds(self) -> int:
+        """How much of the past there is when the demo begins."""
         return 600
 
     def between(self, begin_us: int, end_us: int) -> dict[str, pa.Table]:
+        """The rows with times in this span, by stream."""
         first = (begin_us - self._phase_us) // self._period_us + 1
         last = (end_us - self._phase_us) // self._period_us
         counts = np.maximum(last - first + 1, 0)
@@ -282,13 +290,16 @@ class Network:
 
     @property
     def description(self) -> str:
+        """What the demo says of this data."""
         return "256 hosts (generated)"
 
     @property
     def history_seconds(self) -> int:
+        """How much of the past there is when the demo begins."""
         return 600
 
     def between(self, begin_us: int, end_us: int) -> dict[str, pa.Table]:
+        """The rows with times in this span, by stream."""
         both = pa.concat_tables([self._ordinary(begin_us, end_us), self._scans(begin_us, end_us)])
         return {"connections": both.sort_by("at")}
 

@@ -46,6 +46,7 @@ class Trace:
     history_seconds: int = 120
 
     def between(self, begin_us: int, end_us: int) -> dict[str, pa.Table]:
+        """The recorded rows that fall into this span, moved to it, by stream."""
         if self.begin_us is None:
             self.begin_us = begin_us
         first, last = (int((us - self.begin_us) * self.speed) for us in (begin_us, end_us))

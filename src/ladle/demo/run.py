@@ -32,7 +32,7 @@ from ladle.demo.flow import FileSink, Pump, Sink, choose_feeds, gateway_sink, pu
 from ladle.demo.generators import Feed
 from ladle.demo.replay import Trace
 from ladle.demo.scenario import FILE_STREAMS, LATE, STREAMS, Standing, standing_queries
-from ladle.demo.view import Picture, QueryLine, StreamLine, count_text, render
+from ladle.demo.view import DemoPicture, QueryLine, StreamLine, count_text, render
 from ladle.errors import LadleError, PipelineError, WarehouseError
 from ladle.present import cells, table_text
 
@@ -108,13 +108,14 @@ class Demo:
         self._seconds = seconds
         self._live = live
         self._settings = settings
-        self._picture = Picture("", str(path), seconds_max=seconds)
+        self._picture = DemoPicture("", str(path), seconds_max=seconds)
         self._standing: dict[str, Standing] = {}
         self._crowd: dict[str, str] = {}
         self._turn_until = 0.0
         self._closing = False
 
     def run(self, feeds: list[Feed], picture_file: str | None) -> None:
+        """Run the demo until it is stopped, or its time is up."""
         import ladle
 
         self._picture.title = ", ".join(feed.description for feed in feeds)
@@ -358,13 +359,16 @@ class Asker:
         self._thread = threading.Thread(target=self._run, name="ladle-demo-asker", daemon=True)
 
     def start(self) -> None:
+        """Begin to ask, in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop, and wait for the answer that is under way."""
         self._stop.set()
         self._thread.join()
 
     def fill(self, line: QueryLine) -> None:
+        """Put the last answer of a query into its line of the view."""
         with self._lock:
             known = self._answers.get(line.name)
         if known is not None:
@@ -405,7 +409,8 @@ def headline(table: pa.Table) -> str:
     )
 
 
-def progress_line(picture: Picture) -> str:
+def progress_line(picture: DemoPicture) -> str:
+    """What the demo prints in place of its view where there is no terminal."""
     streams = ", ".join(f"{line.name} {count_text(line.rows)}" for line in picture.streams.values())
     rate = sum(line.rate for line in picture.streams.values())
     kept = [line.coverage for line in picture.queries.values() if line.mode != "none"]
@@ -416,7 +421,7 @@ def progress_line(picture: Picture) -> str:
     )
 
 
-def closing_text(picture: Picture, took_ms: Sequence[float]) -> str:
+def closing_text(picture: DemoPicture, took_ms: Sequence[float]) -> str:
     """What it all came to, in a sentence or two."""
     rows = sum(line.rows for line in picture.streams.values())
     quarantined = sum(line.quarantined for line in picture.streams.values())
@@ -432,7 +437,7 @@ def closing_text(picture: Picture, took_ms: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
-def save_picture(picture: Picture, file: str) -> None:
+def save_picture(picture: DemoPicture, file: str) -> None:
     """The view as an SVG that needs nothing from the network, and keeps its spaces in every viewer."""
     console = Console(record=True, width=124, file=io.StringIO(), force_terminal=True)
     console.print(render(picture, width=124))
@@ -446,7 +451,7 @@ def save_picture(picture: Picture, file: str) -> None:
 @contextmanager
 def served(db: Any) -> Iterator[str]:
     """The database over HTTP, at the usual port if that is free; gives the address."""
-    from ladle.server.run import Server
+    from ladle.protocols.http.process import Server
 
     settings = Settings.load()
     try:

@@ -73,7 +73,7 @@ class QueryLine:
 
 
 @dataclass
-class Picture:
+class DemoPicture:
     """All that the view shows."""
 
     title: str
@@ -92,12 +92,13 @@ class Picture:
 
     @property
     def has_rows(self) -> bool:
+        """Whether any rows have come."""
         return any(line.rows for line in self.streams.values())
 
 
-def render(picture: Picture, *, width: int = 120, height: int = 40) -> RenderableType:
+def render(picture: DemoPicture, *, width: int = 120, height: int = 40) -> RenderableType:
     """The view in so many columns and lines: what matters less gives way, and the answer gets what is left."""
-    room = Room(width, roomy=height >= _ROOMY_LINES)
+    room = TerminalRoom(width, roomy=height >= _ROOMY_LINES)
     parts: list[RenderableType] = [
         _header(picture),
         _streams(picture.streams.values(), room),
@@ -116,7 +117,7 @@ def render(picture: Picture, *, width: int = 120, height: int = 40) -> Renderabl
 
 
 @dataclass(frozen=True)
-class Room:
+class TerminalRoom:
     """What the terminal has room for."""
 
     width: int
@@ -142,6 +143,7 @@ def spark_line(values: Iterable[float], width: int) -> str:
 
 
 def coverage_bar(fraction: float, width: int = _COVERAGE_WIDTH) -> str:
+    """A bar of a fixed width that shows how much is covered."""
     # Rounded down: a bar is full only when everything is covered.
     full = int(min(max(fraction, 0.0), 1.0) * width)
     return "█" * full + "░" * (width - full)
@@ -154,7 +156,7 @@ def count_text(value: float) -> str:
     return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value:,.0f}"
 
 
-def _header(picture: Picture) -> Table:
+def _header(picture: DemoPicture) -> Table:
     line = Table.grid(expand=True)
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     line.add_column(width=2)
@@ -176,7 +178,7 @@ def _header(picture: Picture) -> Table:
     return line
 
 
-def _streams(lines: Iterable[StreamLine], room: Room) -> RenderableType:
+def _streams(lines: Iterable[StreamLine], room: TerminalRoom) -> RenderableType:
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     # Narrow terminals leave out how a stream comes in; wide ones show more of its past.
     wide = room.width >= _WIDE_COLUMNS
@@ -207,7 +209,7 @@ def _streams(lines: Iterable[StreamLine], room: Room) -> RenderableType:
     return room.framed(Group(table, *failed), "streams")
 
 
-def _queries(picture: Picture, room: Room) -> RenderableType:
+def _queries(picture: DemoPicture, room: TerminalRoom) -> RenderableType:
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     wide = room.width >= _WIDE_COLUMNS
     table.add_column("standing query", no_wrap=True)
@@ -241,7 +243,7 @@ def _coverage(line: QueryLine, *, wide: bool) -> Text:
     return Text.assemble((coverage_bar(line.coverage), colour), f" {percent}") if wide else Text(percent, colour)
 
 
-def _answer(picture: Picture, room: Room, height: int) -> RenderableType:
+def _answer(picture: DemoPicture, room: TerminalRoom, height: int) -> RenderableType:
     """The answer of the query whose turn it is, framed or under a rule."""
     line = picture.queries.get(picture.shown or "")
     lines, width = (height - 2, room.width - 4) if room.roomy else (height - 1, room.width - 2)
@@ -278,7 +280,7 @@ def _answer_body(line: QueryLine, lines: int, width: int) -> Text:
     return text.append("\n".join(shown[: lines - len(statement)]))
 
 
-def _next(picture: Picture, *, wide: bool) -> Text:
+def _next(picture: DemoPicture, *, wide: bool) -> Text:
     """Where to look, and what to type next; narrow terminals have room for the address and the command alone."""
     ways = (
         (("console:  ", picture.address), ("in another terminal:  ", f"ladle sql -w {picture.warehouse}"))

@@ -55,6 +55,7 @@ class Account:
     """How many it applies to a tuple."""
 
     def plus(self, other: Account) -> Account:
+        """What both have seen, together."""
         visited = self.visited + other.visited
         predicates = self.predicates * self.visited + other.predicates * other.visited
         return Account(
@@ -66,6 +67,7 @@ class Account:
         )
 
     def faded(self) -> Account:
+        """The same account with less weight, so that what comes next counts more."""
         return replace(
             self,
             offered=self.offered * _FADE,
@@ -76,6 +78,7 @@ class Account:
 
     @property
     def seconds_per_tuple(self) -> float:
+        """What a tuple costs at this operator."""
         return self.seconds / self.visited if self.visited else _UNKNOWN_SECONDS
 
     @property
@@ -126,6 +129,7 @@ class Router:
         return turn % _EXPLORE_EVERY == 0
 
     def order(self, operators: Sequence[str], *, explore: bool = False) -> list[str]:
+        """The order in which the operators are visited next."""
         match self.policy:
             case Policy.FIXED:
                 return list(operators)
@@ -148,9 +152,11 @@ class Router:
         return self.order([operator, *others])[-1] == operator
 
     def account(self, operator: str) -> Account:
+        """What is known of an operator."""
         return self._all.get(operator, _NOTHING)
 
     def observe(self, operator: str, account: Account) -> None:
+        """Add what a visit has shown of an operator."""
         self._new[operator] = self._new.get(operator, _NOTHING).plus(account)
         self._all[operator] = self.account(operator).plus(account)
 

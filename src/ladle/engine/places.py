@@ -32,6 +32,7 @@ class Places:
         return self._pattern.sub(_NAME, text)
 
     def hidden_if(self, text: str | None) -> str | None:
+        """A text without the place of the warehouse, or None."""
         return None if text is None else self.hidden(text)
 
     def hidden_in(self, told: _Told) -> _Told:

@@ -7,28 +7,27 @@ Python is when it returns.
 
 from __future__ import annotations
 
-import ctypes
 import queue
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pyarrow as pa
 
 from ladle.errors import EvaluationError
-from ladle.evaluate import functions
+from ladle.evaluate import user_functions as functions
 from ladle.plan import Function
+from ladle.thread_stop import ThreadStop
 
 _ATTEMPTS = 5
 _PAUSE_SECONDS = 0.02
 
 
-class _Stop(BaseException):
+class _FunctionStop(BaseException):
     """Ends a function that is late; not an Exception, so that few functions catch it."""
 
 
-class _Call:
+class _FunctionCall:
     def __init__(self, function: Function, arguments: Sequence[pa.Array]) -> None:
         self.function = function
         self.arguments = arguments
@@ -41,7 +40,7 @@ class _Call:
             self.result = functions.call(self.function, self.arguments)
         except EvaluationError as error:
             self.error = error
-        except _Stop:
+        except _FunctionStop:
             raise
         except BaseException as error:  # exit() ends the function, not the process
             self.error = functions.raised(self.function, error)
@@ -54,23 +53,26 @@ class Calls:
 
     def __init__(self, seconds_max: float | None) -> None:
         self._deadline = None if seconds_max is None else time.monotonic() + seconds_max
-        self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_FunctionCall | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._over = False
+        self._stopper = ThreadStop(_FunctionStop)
         self._stopped = False
-        self._asked: set[_Call] = set()
+        self._asked: set[_FunctionCall] = set()
         self.late: str | None = None
         """The function that was still running when time was up."""
         self.error: EvaluationError | None = None
         """The first thing that went wrong."""
 
     def run(self, function: Function, arguments: Sequence[pa.Array]) -> pa.Array:
+        """Call a function, in the thread for calls, until its time is up."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="ladle-function", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._stopper.run, args=(self._serve,), name="ladle-function", daemon=True
+                )
                 self._thread.start()
-        call = _Call(function, arguments)
+        call = _FunctionCall(function, arguments)
         self._asked.add(call)
         self._waiting.put(call)
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
@@ -96,30 +98,17 @@ class Calls:
             self._stop()
 
     def close(self) -> None:
+        """Let the thread end when its call is done."""
         self._waiting.put(None)
 
     def _serve(self) -> None:
-        with suppress(_Stop):
-            while (call := self._waiting.get()) is not None:
-                call.run()
-        while not self._over:
-            with suppress(_Stop), self._lock:
-                self._over = True
-                _raise_in(threading.get_ident(), None)  # one that is still on its way would end the thread loudly
+        while (call := self._waiting.get()) is not None:
+            call.run()
 
     def _stop(self) -> None:
         thread = self._thread
         assert thread is not None
-        assert thread.ident is not None
         for _ in range(_ATTEMPTS):  # a function may catch one
-            with self._lock:
-                if self._over:
-                    return
-                _raise_in(thread.ident, _Stop)
+            if not self._stopper.send(thread):
+                return
             thread.join(_PAUSE_SECONDS)
-
-
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise an exception in a thread when it is next in Python code; None takes back one that is not raised yet."""
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)

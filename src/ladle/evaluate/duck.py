@@ -20,7 +20,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from ladle.errors import EvaluationError, InvocationTimeout, LadleError
 from ladle.evaluate.calls import Calls
-from ladle.evaluate.reasons import reason_of
+from ladle.evaluate.duckdb_reasons import reason_of
 from ladle.interrupt import STOP_SECONDS_MAX, run_apart
 from ladle.plan import Function
 from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ
@@ -28,7 +28,7 @@ from ladle.sql.conformant.spark_types import duckdb_type
 
 
 @dataclass(frozen=True)
-class _Limits:
+class _DuckLimits:
     memory_bytes_max: int | None
     threads: int
 
@@ -41,7 +41,7 @@ class _Slot:
 
 
 @dataclass
-class _Opened:
+class _DuckDatabase:
     """One closed-in database."""
 
     connection: duckdb.DuckDBPyConnection
@@ -80,7 +80,7 @@ def _caller(function: Function, slot: _Slot) -> Callable[..., pa.Array]:
     return called
 
 
-class _Connections(threading.local):
+class _ThreadDatabases(threading.local):
     """One thread's databases: cursors of one database would see each other's registered tables."""
 
     def __init__(self) -> None:
@@ -89,10 +89,10 @@ class _Connections(threading.local):
 
 class _Databases:
     def __init__(self) -> None:
-        self.opened: dict[_Limits, _Opened] = {}
+        self.opened: dict[_DuckLimits, _DuckDatabase] = {}
         _living.add(self)
 
-    def get(self, limits: _Limits) -> _Opened:
+    def get(self, limits: _DuckLimits) -> _DuckDatabase:
         if limits not in self.opened:
             self.opened[limits] = _open(limits)
         return self.opened[limits]
@@ -105,7 +105,7 @@ class _Databases:
 
 
 _living: weakref.WeakSet[_Databases] = weakref.WeakSet()
-_local = _Connections()
+_local = _ThreadDatabases()
 
 
 @atexit.register
@@ -140,7 +140,7 @@ def run(
     With `in_order`, rows come out in the order they went in: on one thread, because with several DuckDB answers a long
     IN list by a join that mixes them up, whatever `preserve_insertion_order` says.
     """
-    limits = _Limits(memory_bytes_max, 1 if in_order else _THREADS)
+    limits = _DuckLimits(memory_bytes_max, 1 if in_order else _THREADS)
     statement = _Statement(_local.databases, limits, sql, tables, parameters, functions, seconds_max)
     try:
         return run_apart(statement.run, statement.stop, seconds_max=seconds_max)
@@ -155,7 +155,7 @@ class _Statement:
     def __init__(
         self,
         databases: _Databases,
-        limits: _Limits,
+        limits: _DuckLimits,
         sql: str,
         tables: Mapping[str, pa.Table],
         parameters: Mapping[str, object] | None,
@@ -184,7 +184,7 @@ class _Statement:
                 self._calls.close()
             self.ended.set()
 
-    def _run(self, opened: _Opened) -> pa.Table:
+    def _run(self, opened: _DuckDatabase) -> pa.Table:
         for function in self._functions:
             opened.learn(function)
         opened.slot.calls = self._calls
@@ -225,7 +225,7 @@ def _told(error: duckdb.Error, calls: Calls | None, seconds_max: float | None, *
     return EvaluationError(reason_of(str(error)))
 
 
-def _open(limits: _Limits) -> _Opened:
+def _open(limits: _DuckLimits) -> _DuckDatabase:
     """One closed-in database: no files, no network, no settings to change."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "threads": limits.threads,
@@ -241,12 +241,21 @@ def _open(limits: _Limits) -> _Opened:
     connection = duckdb.connect(":memory:", config=config)
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET lock_configuration = true")
-    return _Opened(connection)
+    return _DuckDatabase(connection)
 
 
 def without_zones(table: pa.Table) -> pa.Table:
     """The same table with TIMESTAMP columns as plain UTC timestamps."""
-    if not any(field.type == TIMESTAMP for field in table.schema):
+    fields = [pa.field(field.name, _without_zone(field.type)) for field in table.schema]
+    if all(made.type == field.type for made, field in zip(fields, table.schema, strict=True)):
         return table
-    fields = [pa.field(f.name, TIMESTAMP_NTZ) if f.type == TIMESTAMP else f for f in table.schema]
     return table.cast(pa.schema(fields))
+
+
+def _without_zone(type_: pa.DataType) -> pa.DataType:
+    """Also of the moments in a struct of moments alone, as time windows are."""
+    if type_ == TIMESTAMP:
+        return TIMESTAMP_NTZ
+    if pa.types.is_struct(type_) and all(field.type == TIMESTAMP for field in type_):
+        return pa.struct([pa.field(field.name, TIMESTAMP_NTZ) for field in type_])
+    return type_

@@ -41,6 +41,7 @@ class FactorResult:
 
 
 def evaluate_factors(table: pa.Table, factors: Iterable[Factor], *, seconds_max: float | None = None) -> FactorResult:
+    """Evaluate factors over a chunk of tuples, each distinct one once. What takes too long is stopped."""
     distinct = list({factor.sql: factor for factor in factors}.values())
     result = FactorResult()
     for start in range(0, len(distinct), _FACTORS_PER_STATEMENT):

@@ -50,15 +50,22 @@ Broken = tuple[int, str, str]
 
 
 def format_of(name: str, given: str | None) -> str:
-    """The format told, or the one that the name's ending tells."""
+    """The format told, or the one that the name's ending tells; what gzip packed has its own before `.gz`."""
     if given is not None:
         return given
-    found = _SUFFIXES.get(Path(name).suffix.lower())
+    plain = Path(name).with_suffix("") if is_packed(name) else Path(name)
+    found = _SUFFIXES.get(plain.suffix.lower())
     if found is None:
         raise LadleError(
-            f"The format of '{name}' is not clear from its name.", hint=f"add --format {', '.join(FORMATS)}"
+            f"The format of '{name}' is not clear from its name.",
+            hint=f"add {', '.join(f'--format {form}' for form in FORMATS[:-1])} or --format {FORMATS[-1]}",
         )
     return found
+
+
+def is_packed(name: str) -> bool:
+    """Whether the name is that of a file that gzip packed."""
+    return name.lower().endswith(".gz")
 
 
 def read_rows(file: BinaryIO, form: str, schema: StreamSchema, *, name: str, live: bool) -> Iterator[pa.Table]:
@@ -99,8 +106,7 @@ def _csv(file: BinaryIO, schema: StreamSchema, name: str, *, live: bool) -> Iter
             header, rest, line = rest[:end].removeprefix(b"\xef\xbb\xbf"), rest[end:], 2
             if not end:
                 continue
-            names = csv.read_csv(io.BytesIO(header)).column_names
-            _refuse_twice(names)
+            names = _header_names(header, schema)
         found = cut_records(rest, line, len(names), final=final)
         line += rest.count(b"\n", 0, found.used)
         rest = rest[found.used :]
@@ -110,6 +116,25 @@ def _csv(file: BinaryIO, schema: StreamSchema, name: str, *, live: bool) -> Iter
     if names and not found_any:
         # The columns are those of no row, and may be wrong all the same.
         yield from _csv_block(header, np.array([], np.int64), [], names, schema, name)
+
+
+def _header_names(header: bytes, schema: StreamSchema) -> list[str]:
+    """The columns that the first line names."""
+    try:
+        names: list[str] = csv.read_csv(io.BytesIO(header)).column_names
+    except UnicodeDecodeError:
+        raise TypeMismatch(
+            "The first line is not text in UTF-8.", hint="write the file in UTF-8; unpack it, or end its name in .gz"
+        ) from None
+    _refuse_twice(names)
+    separator = next((sign for sign in ";\t|" if sign in names[0]), None)
+    if len(names) == 1 and separator is not None and schema.column(names[0]) is None:
+        sep = separator.replace("\t", r"\t")
+        raise TypeMismatch(
+            f"The first line has no commas: it is {names[0]!r}.",
+            hint=f"write commas between columns; CREATE SOURCE ... FORMAT csv OPTIONS (sep '{sep}') reads it as it is",
+        )
+    return names
 
 
 def _refuse_twice(names: list[str]) -> None:
@@ -153,6 +178,8 @@ def _csv_block(
 
 def _json(block: bytes, schema: StreamSchema, name: str, line: int) -> Iterator[pa.Table]:
     try:
+        if any(column.default is not None for column in schema.columns):
+            raise pa.ArrowInvalid("Arrow does not tell a field that is null from one that is not there.")
         table = pa_json.read_json(
             io.BytesIO(block),
             read_options=pa_json.ReadOptions(block_size=len(block) + 1),

@@ -13,30 +13,32 @@ import pyarrow.compute as pc
 from ladle.present import plain
 
 _BATCH_ROWS = 10_000
+_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-def write_csv(table: pa.Table, sink: Any) -> None:
-    """With a header, into a binary file."""
+def write_csv(table: pa.Table, sink: Any, *, header: bool = True) -> None:
+    """With a header or without, into a binary file."""
     from pyarrow import csv
 
     flat = table
     for index, field in enumerate(table.schema):
         if not _csv_has(field.type):
             # Arrow writes no nested values or bytes into CSV; JSON's form of them is what a reader can parse.
-            texts = [None if value is None else _json(value) for value in table.column(index).to_pylist()]
+            values = [value for chunk in table.column(index).chunks for value in json_values(chunk)]
+            texts = [None if value is None else _json(value) for value in values]
             flat = flat.set_column(index, field.name, pa.array(texts, pa.string()))
-    csv.write_csv(flat, sink)
+    csv.write_csv(flat, sink, csv.WriteOptions(include_header=header))
 
 
 def json_lines(table: pa.Table) -> Iterator[str]:
     """One object a line; the lines of a few thousand rows at a time."""
-    for rows in _row_batches(table):
+    for rows in row_batches(table):
         yield "".join(f"{encoded(row).decode()}\n" for row in rows)
 
 
 def json_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows of values that `encoded` has a form for."""
-    return [row for rows in _row_batches(table) for row in rows]
+    return [row for rows in row_batches(table) for row in rows]
 
 
 def encoded(value: Any) -> bytes:
@@ -47,12 +49,13 @@ def encoded(value: Any) -> bytes:
         return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _row_batches(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+def row_batches(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    """Rows as `json_rows` gives them, a few thousand at a time."""
     names = table.column_names
     # An answer comes in a chunk from each segment: many, of few rows.
     for batch in table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS):
         # By position, because an answer may have two columns of one name.
-        columns = [_json_values(column) for column in batch.columns]
+        columns = [json_values(column) for column in batch.columns]
         yield [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -60,20 +63,42 @@ def _csv_has(type_: pa.DataType) -> bool:
     return not (pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
-def _json_values(column: pa.Array) -> list[Any]:
+def json_values(column: pa.Array) -> list[Any]:
     """Values that JSON has."""
-    if pa.types.is_timestamp(column.type):
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         return _times(column)
-    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
-        # As Spark writes them; JSON has no numbers for these.
-        words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-        return [words.get(repr(value), value) for value in column.to_pylist()]
-    return column.to_pylist()
+    values: list[Any] = column.to_pylist()
+    return [_worded(value) for value in values] if _needs_words(column) else values
+
+
+def _needs_words(column: pa.Array) -> bool:
+    """Whether some number in it, at whatever depth, is not finite."""
+    type_ = column.type
+    if pa.types.is_floating(type_):
+        return pc.all(pc.is_finite(column)).as_py() is False
+    if pa.types.is_map(type_):
+        return _needs_words(column.keys) or _needs_words(column.items)
+    if pa.types.is_struct(type_):
+        return any(map(_needs_words, column.flatten()))
+    return pa.types.is_nested(type_) and _needs_words(column.flatten())
+
+
+def _worded(value: Any) -> Any:
+    """Numbers that are not finite as Spark writes them: JSON has none for these."""
+    match value:
+        case float():
+            return _WORDS.get(repr(value), value)
+        case dict():
+            return {key: _worded(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_worded(each) for each in value]
+    return value
 
 
 def _times(column: pa.Array) -> list[str | None]:
     """ISO 8601, by numpy: faster than Arrow's by far, and beyond the year 9999, where Python has no times."""
-    zone: Literal["naive", "UTC"] = "naive" if column.type.tz is None else "UTC"
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
+    zone: Literal["naive", "UTC"] = "UTC" if zoned else "naive"
     texts: list[str | None] = np.datetime_as_string(column.to_numpy(zero_copy_only=False), timezone=zone).tolist()
     return texts if column.null_count == 0 else [None if text == "NaT" else text for text in texts]
 

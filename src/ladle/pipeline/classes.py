@@ -33,7 +33,7 @@ def archive_options() -> str:
 
 def make_archive() -> None:
     """Have a JVM do a little of everything, and write down the classes that this took."""
-    from ladle.pipeline.session import start_session
+    from ladle.pipeline.spark_session import start_session
 
     ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
     ARCHIVE.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 
 def main() -> None:
+    """Load what tasks need, then be the parent of Spark's Python workers."""
     import gc
 
     import pyarrow.parquet  # noqa: F401
@@ -14,8 +15,8 @@ def main() -> None:
     from pyspark.daemon import manager
 
     import ladle.pipeline.spark
-    import ladle.stem.backfill
-    import ladle.stem.epoch
+    import ladle.stem.backfill_kernel
+    import ladle.stem.epoch_kernel
     import ladle.stem.kernels  # noqa: F401
 
     gc.collect()

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 
 from ladle.errors import PipelineError, Unsupported
 from ladle.interrupt import run_apart
-from ladle.pipeline.reasons import reason_of
+from ladle.pipeline.spark_reasons import reason_of
 
 
 def is_frame(rows: object) -> bool:
+    """Whether what was pushed is a Spark DataFrame."""
     return isinstance(rows, DataFrame)
 
 

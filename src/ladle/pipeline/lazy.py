@@ -21,19 +21,19 @@ import pyarrow as pa
 from ladle.config import SparkStart
 from ladle.errors import Closed, LadleError, PipelineError
 from ladle.interrupt import in_main_thread, run_apart
-from ladle.pipeline.protocol import Attached, BatchRunner, Relation
-from ladle.pipeline.reasons import reason_of
+from ladle.pipeline.interface import Attached, BatchRunner, Relation
 from ladle.pipeline.residuals import Residuals
+from ladle.pipeline.spark_reasons import reason_of
 from ladle.plan import Plan
-from ladle.stem.backfill import Backfilled, BackfillTask
-from ladle.stem.epoch import EpochTask, Manifest
-from ladle.stem.joining import Joined, JoinTask
+from ladle.stem.backfill_kernel import Backfilled, BackfillTask
+from ladle.stem.epoch_kernel import EpochTask, Manifest
+from ladle.stem.join_kernel import JoinTask, TaskResults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ladle.pipeline.session import Start
     from ladle.pipeline.spark import SparkPipeline
+    from ladle.pipeline.spark_session import Start
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ Result = TypeVar("Result")
 
 
 class LazyPipeline:
+    """A Spark pipeline that starts its session when it is first needed, and replaces one that died."""
+
     def __init__(self, *, session: SparkSession | None, start: SparkStart) -> None:
         self._given = session
         self._start_with = start
@@ -56,49 +58,63 @@ class LazyPipeline:
 
     @property
     def started(self) -> bool:
+        """Whether Spark runs, and its JVM lives."""
         pipeline = self._pipeline
         return pipeline is not None and pipeline.alive
 
     @property
     def restarts(self) -> dict[str, int]:
+        """How often a JVM that was gone was replaced, by what runs there."""
         residuals = {} if self._residuals is None else {"residuals": self._residuals.restarts}
         return {"epochs": self._restarts, **residuals}
 
     @property
     def session(self) -> SparkSession:
+        """The Spark session, started now if there is none."""
         return self._spark().session
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
+        """Take in pushed files."""
         return self._run(lambda spark: spark.run_pushed(task, files))
 
     def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
+        """Take in a micro-batch of a source."""
         return self._run(lambda spark: spark.run_batch(task, batch))
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled:
+        """Cover old data for new queries."""
         return self._run(lambda spark: spark.run_backfill(tasks), group=self._backfills)
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined:
+    def run_joins(self, tasks: Sequence[JoinTask]) -> TaskResults:
+        """Find the pairs of joins in data files."""
         return self._run(lambda spark: spark.run_joins(tasks), group=self._backfills)
 
     def cancel_backfills(self) -> None:
+        """Stop the backfills that are under way."""
         pipeline = self._pipeline
         if pipeline is not None:
             run_apart(partial(pipeline.cancel, self._backfills), lambda: None)
 
-    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+    def run_residual(
+        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
+    ) -> pa.Table:
+        """Run a residual, in a process of its own where Spark is local."""
         if self._residuals is not None:
             return self._residuals.run_residual(plan, relations, now_us, seconds_max)
         return self._run(lambda spark: spark.run_residual(plan, relations, now_us, seconds_max))
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
+        """The schema that Spark gives a residual; what Spark refuses raises."""
         if self._residuals is not None:
             return self._residuals.analyse(plan, relations, seconds_max)
         return self._run(lambda spark: spark.analyse(plan, relations))
 
     def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+        """The streaming DataFrame of a source that is defined in SQL."""
         return self._run(lambda spark: spark.read(form, options, schema))
 
     def batch_schema(self, batches: Any) -> pa.Schema:
+        """The schema of a streaming DataFrame."""
         return self._run(lambda spark: spark.batch_schema(batches), of=batches)
 
     def attach(
@@ -112,6 +128,7 @@ class LazyPipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
+        """Let a streaming DataFrame flow in."""
         return self._run(
             lambda spark: spark.attach(
                 stream,
@@ -126,6 +143,7 @@ class LazyPipeline:
         )
 
     def give_up_start(self) -> None:
+        """End a start that is under way; there is none after it."""
         # The thread that starts it has the lock. It looks at the one after it has set the other.
         self._starts = False
         starting = self._starting
@@ -135,6 +153,7 @@ class LazyPipeline:
             self._residuals.close()
 
     def close(self) -> None:
+        """Stop Spark, if this pipeline started it."""
         if self._residuals is not None:
             self._residuals.close()
         with self._lock:
@@ -204,8 +223,8 @@ class LazyPipeline:
 
     def _start(self, of: Any) -> SparkPipeline:
         _log.info("starting Spark")
-        from ladle.pipeline.session import Start, check_session, session_of
         from ladle.pipeline.spark import SparkPipeline
+        from ladle.pipeline.spark_session import Start, check_session, session_of
 
         given = self._given if self._given is not None else session_of(of)
         if given is not None:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType
 from pyspark.version import __version__ as SPARK_VERSION
 
 from ladle.errors import PipelineError
-from ladle.pipeline.reasons import reason_of
+from ladle.pipeline.spark_reasons import reason_of
 from ladle.stem.intake import CORRUPT, FILE
 
 KAFKA_PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
@@ -21,6 +21,7 @@ _OWN = {name.lower() for name in _MALFORMED}
 
 
 def streaming_frame(session: SparkSession, form: str, options: Mapping[str, str], schema: StructType) -> DataFrame:
+    """The streaming DataFrame of a source that is defined in SQL. Its values are checked later, not by Spark."""
     given = {name: value for name, value in options.items() if name.lower() not in _OWN}
     reader = session.readStream.format(form).options(**given)
     try:

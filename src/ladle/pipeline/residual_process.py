@@ -18,14 +18,14 @@ from typing import Any
 from pyspark import SparkContext
 
 from ladle.errors import LadleError, PipelineError
-from ladle.pipeline.reasons import reason_of
-from ladle.pipeline.session import start_session
 from ladle.pipeline.spark import SparkPipeline
+from ladle.pipeline.spark_reasons import reason_of
+from ladle.pipeline.spark_session import start_session
 
 _STOP_SECONDS_MAX = 1.0
 
 
-class _Server:
+class _ResidualServer:
     def __init__(self, connection: Connection, pipeline: SparkPipeline) -> None:
         self._connection = connection
         self._pipeline = pipeline
@@ -66,6 +66,7 @@ def _group(number: int) -> str:
 
 
 def main() -> None:
+    """Start a Spark session, then run residuals for the process that started this one."""
     connection = Connection(int(sys.argv[1]))
     # A start that is interrupted leaves no JVM behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -77,7 +78,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     jvm = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
     connection.send(jvm)
-    _Server(connection, SparkPipeline(session, owned=True)).serve()
+    _ResidualServer(connection, SparkPipeline(session, owned=True)).serve()
     with suppress(ProcessLookupError):
         os.killpg(jvm, signal.SIGKILL)
     os._exit(0)

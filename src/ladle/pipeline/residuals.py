@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from ladle.config import SparkStart
 from ladle.errors import Closed, InvocationTimeout, PipelineError
-from ladle.pipeline.protocol import Relation
+from ladle.pipeline.interface import Relation
 from ladle.plan import Plan
 
 STOP_SECONDS_MAX = 2.0
@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 
 class Residuals:
+    """Runs residuals in a process of its own, which is ended when one of them can't be stopped."""
+
     def __init__(self, start: SparkStart) -> None:
         self._start = start
         self._lock = threading.Lock()
@@ -47,13 +49,17 @@ class Residuals:
         self._closed = threading.Event()
         self.restarts = 0
 
-    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+    def run_residual(
+        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
+    ) -> pa.Table:
+        """Run a residual in the other process. What can't be stopped there ends that process."""
         arguments = (plan, dict(relations), now_us, seconds_max)
         # The process stops it at its limit; here there is a limit only to the wait for that.
         table: pa.Table = self._ask("run_residual", arguments, seconds_max, STOP_SECONDS_MAX)
         return table
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema:
+        """The schema that Spark gives a residual; what Spark refuses raises."""
         schema: pa.Schema = self._ask("analyse", (plan, dict(relations)), seconds_max)
         return schema
 
@@ -72,7 +78,7 @@ class Residuals:
                 return self._running().ask(what, arguments, seconds_max + grace_seconds)
             except TimeoutError:
                 raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
-            except _Gone:
+            except _ProcessEnded:
                 _log.warning("the Spark that ran a residual is gone; another is started")
         raise PipelineError(
             f"Spark ended while it computed the answer, {_ATTEMPTS} times.", hint="the machine may lack memory for it"
@@ -98,7 +104,7 @@ class Residuals:
             return self._process
 
 
-class _Gone(Exception):
+class _ProcessEnded(Exception):
     """The process ended before it answered."""
 
 
@@ -186,7 +192,7 @@ class _Process:
         try:
             self._send("cancel", number, ())
             _, stuck = future.result(STOP_SECONDS_MAX)
-        except (_Gone, TimeoutError):
+        except (_ProcessEnded, TimeoutError):
             pass
         finally:
             if stuck:
@@ -197,7 +203,7 @@ class _Process:
             with self._sending:
                 self._connection.send((what, number, arguments))
         except OSError:
-            raise _Gone from None
+            raise _ProcessEnded from None
 
     def _listen(self) -> None:
         try:
@@ -211,7 +217,7 @@ class _Process:
             self._connection.close()
             for waiting in list(self._waiting.values()):
                 if not waiting.done():
-                    waiting.set_exception(_Gone())
+                    waiting.set_exception(_ProcessEnded())
 
 
 def _without_gateway(environment: dict[str, str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from ladle.archive.scan import Request
 from ladle.clock import to_datetime
 from ladle.errors import (
     EvaluationError,
@@ -38,18 +39,18 @@ from ladle.errors import (
     TypeMismatch,
     Unsupported,
 )
-from ladle.pipeline.functions import said_by_function, vectorised
-from ladle.pipeline.protocol import Attached, BatchRunner, Relation
+from ladle.pipeline.attached import SparkSource
+from ladle.pipeline.interface import Attached, BatchRunner, Relation
 from ladle.pipeline.readers import streaming_frame
-from ladle.pipeline.reasons import reason_of, said_of_query
-from ladle.pipeline.session import SQL_SETTINGS, is_alive, keeping_active, let_go
-from ladle.pipeline.sources import SparkSource
+from ladle.pipeline.spark_reasons import reason_of, said_of_query
+from ladle.pipeline.spark_session import SQL_SETTINGS, is_alive, keeping_active, let_go
+from ladle.pipeline.udfs import said_by_function, vectorised
 from ladle.plan import Plan
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.schema import TIMESTAMP, quoted
-from ladle.stem.backfill import Backfilled, BackfillTask, run_backfills
-from ladle.stem.epoch import EpochTask, Manifest, run_pushed, run_task
-from ladle.stem.joining import Joined, JoinTask, run_joins
+from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
+from ladle.stem.epoch_kernel import EpochTask, Manifest, run_pushed, run_task
+from ladle.stem.join_kernel import JoinTask, TaskResults, run_joins
 
 _BYTES_PER_TASK = 8 << 20
 
@@ -66,6 +67,8 @@ Work = Callable[[int, int], Any]
 
 
 class SparkPipeline:
+    """Runs tasks as jobs of a Spark session."""
+
     started = True
 
     def __init__(self, session: SparkSession, *, owned: bool) -> None:
@@ -80,6 +83,7 @@ class SparkPipeline:
 
     @property
     def alive(self) -> bool:
+        """Whether the JVM lives."""
         return is_alive(self._gateway)
 
     def lost(self, error: BaseException) -> bool:
@@ -102,6 +106,7 @@ class SparkPipeline:
         let_go(self._gateway)
 
     def fail_sources(self) -> None:
+        """Tell attached sources that their JVM is gone."""
         for source in self._sources:
             source.fail()
 
@@ -124,6 +129,7 @@ class SparkPipeline:
         return max(running - sum(stage.get().numActiveTasks() for stage in stages if stage.isDefined()), 0)
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
+        """Take in pushed files, with as many tasks as their size is worth."""
         total = sum(path.stat().st_size for path in files)
         wanted = min(len(files), 1 + total // _BYTES_PER_TASK)
         context = self.session.sparkContext
@@ -148,6 +154,8 @@ class SparkPipeline:
         return self._job(tasks, work)
 
     def run_batch(self, task: EpochTask, batch: DataFrame) -> list[Manifest]:
+        """Take in a micro-batch, a task to a partition."""
+
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = _context()
             manifest = run_task(task, context.partitionId(), context.taskAttemptId(), batches)
@@ -164,6 +172,7 @@ class SparkPipeline:
         return [Manifest.from_json(json.loads(row.reply)) for row in rows]
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled:
+        """Cover old data for new queries. One core is left for epochs."""
         # A task is never interrupted: an epoch that found all cores taken would wait for one of ours to end.
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
@@ -173,19 +182,24 @@ class SparkPipeline:
 
         return reduce(Backfilled.plus, map(Backfilled.from_json, self._run(len(groups), work)))
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined:
+    def run_joins(self, tasks: Sequence[JoinTask]) -> TaskResults:
+        """Find the pairs of joins in data files. One core is left for epochs."""
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
         def work(partition: int, attempt: int) -> Any:
             joined = run_joins(groups[partition])
-            return [dict(joined.failures), joined.unfinished]
+            return [dict(joined.failures), joined.unfinished, joined.bytes_read]
 
         replies = self._run(len(groups), work)
-        failures = {owner: reason for reply, _ in replies for owner, reason in reply.items()}
-        return Joined(failures, any(unfinished for _, unfinished in replies))
+        failures = {owner: reason for reply, _, _ in replies for owner, reason in reply.items()}
+        unfinished = any(reply[1] for reply in replies)
+        return TaskResults(failures, unfinished, sum(bytes_read for _, _, bytes_read in replies))
 
-    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+    def run_residual(
+        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
+    ) -> pa.Table:
+        """Run a residual in a session of its own."""
         with self._residual_session(plan) as session:
             for name, relation in relations.items():
                 _frame(session, relation).createOrReplaceTempView(name)
@@ -203,7 +217,9 @@ class SparkPipeline:
             watchdog.start()
             context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
             try:
-                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, to_datetime(now_us))).toArrow()
+                answer = session.sql(
+                    plan.residual.spark_sql, args=_arguments(plan, None if now_us is None else to_datetime(now_us))
+                ).toArrow()
             except (PySparkException, Py4JError) as error:
                 if late.is_set():
                     raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
@@ -217,6 +233,7 @@ class SparkPipeline:
             return _in_our_types(answer, plan.schema)
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema]) -> pa.Schema:
+        """The schema that Spark gives a residual; what Spark refuses raises."""
         with self._residual_session(plan) as session:
             for name, schema in relations.items():
                 # Over an RDD: what is known to be empty is optimised away, and the mistakes in it too.
@@ -240,14 +257,16 @@ class SparkPipeline:
             session = self.session.newSession()
             for name, value in SQL_SETTINGS.items():
                 session.conf.set(name, value)
-            for function in plan.functions:
+            for function in plan.called:
                 session.udf.register(function.symbol, vectorised(function))
             yield session
 
     def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> DataFrame:
+        """The streaming DataFrame of a source that is defined in SQL."""
         return streaming_frame(self.session, form, options, _spark_schema(schema))
 
     def batch_schema(self, batches: Any) -> pa.Schema:
+        """The schema of a streaming DataFrame; anything else is refused."""
         if type(batches).__module__.startswith("pyspark.sql.connect"):
             raise Unsupported("A Spark Connect DataFrame can't be attached.", hint="use a classic SparkSession")
         if not isinstance(batches, DataFrame):
@@ -272,12 +291,14 @@ class SparkPipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
+        """Let a streaming DataFrame flow in."""
         attached = SparkSource(stream, source, batches, checkpoint, run, available_now, retry_seconds_max, self.lost)
         self._sources = [*(source for source in self._sources if not source.ended), attached]
         attached.start()
         return attached
 
     def close(self) -> None:
+        """Stop the sources, and the session if this pipeline owns it."""
         for source in self._sources:
             source.stop()
         if not self.alive:
@@ -347,7 +368,7 @@ def _refused(error: BaseException, relations: Iterable[str], *, while_binding: b
     return EvaluationError(told if told.startswith("[") else f"Spark can't compute this: {told}")
 
 
-def _arguments(plan: Plan, now: datetime) -> dict[str, Any] | None:
+def _arguments(plan: Plan, now: datetime | None) -> dict[str, Any] | None:
     return {"now": now} if plan.residual.uses_now else None
 
 
@@ -367,20 +388,27 @@ def frame_of(session: SparkSession, table: pa.Table) -> DataFrame:
 def _frame(session: SparkSession, relation: Relation) -> DataFrame:
     if isinstance(relation, pa.Table):
         return frame_of(session, relation)
-    schema = _spark_schema(relation.schema)
-    if not relation.paths:
-        return session.createDataFrame([], schema=schema).select(*map(quoted, relation.columns))
+    request: Request = relation.request
+    source, extent = request.source, request.extent
+    schema = _spark_schema(source.schema)
+    if not request.files:
+        return session.createDataFrame([], schema=schema).select(*map(quoted, request.columns))
     reading = session.read.schema(schema).option(_VERIFY_PAGES, "true")
-    frame = reading.parquet(*map(str, relation.paths))
-    time = F.col(quoted(relation.time))
-    kind = "timestamp" if relation.schema.field(relation.time).type == TIMESTAMP else "timestamp_ntz"
+    frame = reading.parquet(*(str(source.path(file)) for file in request.files))
+    time = F.col(quoted(source.time))
+    kind = "timestamp" if source.schema.field(source.time).type == TIMESTAMP else "timestamp_ntz"
     conditions = [F.expr(factor) for factor in relation.factors]
-    if relation.begin_us > MIN_US:
-        conditions.append(time > F.timestamp_micros(F.lit(relation.begin_us)).cast(kind))
-    if relation.end_us < MAX_US:
-        conditions.append(time <= F.timestamp_micros(F.lit(relation.end_us)).cast(kind))
-    # The window first: a factor may raise on tuples outside it.
-    return reduce(DataFrame.where, reversed(conditions), frame).select(*map(quoted, relation.columns))
+    if extent.begin_us > MIN_US:
+        conditions.append(time > F.timestamp_micros(F.lit(extent.begin_us)).cast(kind))
+    if extent.end_us < MAX_US:
+        conditions.append(time <= F.timestamp_micros(F.lit(extent.end_us)).cast(kind))
+    for name, (first, last) in request.cut_files.items():
+        # Ids follow each other in a file, so a bound on them is one on Spark's own numbers of rows.
+        place = frame.metadataColumn("_metadata")
+        row = place.getField("row_index")
+        conditions.append((place.getField("file_name") != name) | ((row >= first) & (row < last)))
+    # The extent first: a factor may raise on tuples outside it.
+    return reduce(DataFrame.where, reversed(conditions), frame).select(*map(quoted, request.columns))
 
 
 def _spark_schema(schema: pa.Schema) -> Any:

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from ladle.errors import PipelineError
 from ladle.interrupt import run_apart
-from ladle.pipeline.reasons import reason_of
+from ladle.pipeline.spark_reasons import reason_of
 
 _PACKAGE = Path(__file__).parents[1]
 _ARCHIVE = "ladle"
@@ -86,6 +86,6 @@ def _try(context: SparkContext) -> None:
 
 
 def _loads(rows: Iterable[int]) -> Iterable[int]:
-    import ladle.stem.epoch  # noqa: F401 - with all that it needs
+    import ladle.stem.epoch_kernel  # noqa: F401 - with all that it needs
 
     return rows

@@ -1,24 +1,25 @@
 """What a query is: windows, factors, blocks, the residual. Plain frozen data; nothing here parses or runs."""
 
 from ladle.plan.aggregate import Aggregate
+from ladle.plan.as_of import AsOf
 from ladle.plan.function import Function
-from ladle.plan.join import Edge, Join, JoinFactor, JoinKey, PairJoin, Reach, Relop
-from ladle.plan.query import Block, Engine, Factor, Joined, Plan, Residual, Scan, TableScan
+from ladle.plan.join import Edge, JoinFactor, JoinKey, PairJoin, Reach, Relop, SharedJoin
+from ladle.plan.query import Block, Engine, Factor, JoinedForm, Plan, Residual, Scan, TableRead
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, WindowKind
 
 __all__ = [
     "Aggregate",
+    "AsOf",
     "Block",
     "Bound",
     "Edge",
     "Engine",
     "Factor",
     "Function",
-    "Join",
     "JoinFactor",
     "JoinKey",
-    "Joined",
+    "JoinedForm",
     "PairJoin",
     "Plan",
     "Ranges",
@@ -27,7 +28,8 @@ __all__ = [
     "Residual",
     "RowsWindow",
     "Scan",
-    "TableScan",
+    "SharedJoin",
+    "TableRead",
     "TimeWindow",
     "Window",
     "WindowKind",

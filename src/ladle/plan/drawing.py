@@ -14,10 +14,12 @@ from ladle.plan.nodes import (
     Limit,
     Node,
     Project,
+    Sessions,
     SetOperation,
     Sort,
     StreamScan,
     TableScan,
+    TimeWindows,
     TopK,
 )
 from ladle.plan.scalars import SortKey
@@ -59,12 +61,13 @@ def detail(node: Node) -> str:
 @detail.register
 def _(node: StreamScan) -> str:
     factors = " AND ".join(factor.sql for factor in node.factors)
-    return f"{node.stream} | {node.window}" + (f" | {factors}" if factors else "")
+    moment = "" if node.as_of is None else f" {node.as_of}"
+    return f"{node.stream}{moment} | {node.window}" + (f" | {factors}" if factors else "")
 
 
 @detail.register
 def _(node: TableScan) -> str:
-    return node.table
+    return node.table if node.as_of is None else f"{node.table} {node.as_of}"
 
 
 @detail.register
@@ -97,6 +100,20 @@ def _(node: GroupBy) -> str:
 
 
 @detail.register
+def _(node: TimeWindows) -> str:
+    every = "" if node.slide_us == node.size_us else f", every {_length(node.slide_us)}"
+    offset = f", from {_length(node.offset_us)} on" if node.offset_us else ""
+    return f"{node.time.over(_names(node))} | {_length(node.size_us)}{every}{offset}"
+
+
+@detail.register
+def _(node: Sessions) -> str:
+    names = _names(node)
+    keys = ", ".join(each.over(names) for each in node.keys)
+    return f"{node.time.over(names)} | gap {_length(node.gap_us)}" + (f" | by {keys}" if keys else "")
+
+
+@detail.register
 def _(node: SetOperation) -> str:
     return "all" if node.all else "distinct"
 
@@ -119,6 +136,17 @@ def _(node: Limit) -> str:
 @detail.register
 def _(node: Fragment) -> str:
     return f"{node.sql} -- {node.why}"
+
+
+_LENGTHS = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000))
+
+
+def _length(us: int) -> str:
+    """Microseconds in the largest unit that there is a whole number of."""
+    for unit, length in _LENGTHS:
+        if us % length == 0:
+            return f"{us // length} {unit}{'' if abs(us) == length else 's'}"
+    return f"{us} microseconds"
 
 
 def _order(node: Node, keys: tuple[SortKey, ...]) -> str:

@@ -26,7 +26,9 @@ class Function:
     parameters: tuple[Column, ...]
     returns: pa.DataType
     source: str
-    """Python that defines a function of this name."""
+    """Python that defines a function of this name; or an expression of SQL."""
+    inlined: bool = False
+    """Whether it is SQL: a call of it is its body, and nothing is called when a query runs."""
 
     @property
     def symbol(self) -> str:
@@ -40,6 +42,7 @@ class Function:
 
     @property
     def signature(self) -> str:
+        """The function as it is declared: name, arguments, result."""
         listed = ", ".join(f"{parameter.name} {type_name(parameter.type)}" for parameter in self.parameters)
         return f"{self.name}({listed}) RETURNS {type_name(self.returns)}"
 
@@ -51,16 +54,21 @@ class Function:
         return self
 
     def to_json(self) -> dict[str, Any]:
+        """Encode the function for the log."""
         fields = [pa.field(parameter.name, parameter.type) for parameter in self.parameters]
         types = encode_schema(pa.schema([*fields, pa.field(_RESULT, self.returns)]))
-        return {"id": self.id, "name": self.name, "types": types, "source": self.source}
+        language = {"language": "sql"} if self.inlined else {}
+        return {"id": self.id, "name": self.name, "types": types, "source": self.source, **language}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Function:
+        """Decode the function from the log."""
         *parameters, result = decode_schema(value["types"])
         columns = tuple(Column(field.name, field.type) for field in parameters)
-        return Function(value["id"], value["name"], columns, result.type, value["source"])
+        inlined = value.get("language") == "sql"
+        return Function(value["id"], value["name"], columns, result.type, value["source"], inlined)
 
 
 def distinct_functions(functions: Iterable[Function]) -> tuple[Function, ...]:
+    """Functions without repetitions, in the order in which they are first named."""
     return tuple(dict.fromkeys(functions))

@@ -15,12 +15,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ladle.plan.function import Function
+from ladle.plan.translation import translation
 from ladle.plan.window import MAX_US, MIN_US, RowsWindow, Window
 
 _DAY_US = 86_400_000_000
 
 
 class Relop(Enum):
+    """The comparisons that a join may make."""
+
     EQ = "="
     LT = "<"
     LE = "<="
@@ -29,6 +32,7 @@ class Relop(Enum):
 
     @property
     def flipped(self) -> Relop:
+        """The comparison that holds when the sides change places."""
         return _FLIPPED[self]
 
 
@@ -56,16 +60,20 @@ class JoinKey:
 
 @dataclass(frozen=True)
 class JoinFactor:
+    """A comparison of a key of one scan with a key of another."""
+
     left: JoinKey
     relop: Relop
     right: JoinKey
 
     @property
     def flipped(self) -> JoinFactor:
+        """The same comparison with its sides in each other's place."""
         return JoinFactor(self.right, self.relop.flipped, self.left)
 
     @property
     def text(self) -> str:
+        """The comparison as text."""
         return f"{self.left.sql} {self.relop.value} {self.right.sql}"
 
 
@@ -76,10 +84,12 @@ class Reach(NamedTuple):
     high: int
 
     def covers(self, other: Reach) -> bool:
+        """Whether all that the other reaches is reached here too."""
         return self.low <= other.low and self.high >= other.high
 
     @property
     def is_bounded(self) -> bool:
+        """Whether it is bounded on both sides."""
         return self.low > MIN_US and self.high < MAX_US
 
     def allows(self, left: tuple[int, int], right: tuple[int, int]) -> bool:
@@ -97,11 +107,14 @@ class PairJoin:
 
     @cached_property
     def text(self) -> str:
+        """The join as text: what compares alike has the same."""
         return f"{self.left.lower()} * {self.right.lower()} | " + " AND ".join(factor.text for factor in self.factors)
 
     def digest(self, left_id: int, right_id: int) -> str:
-        """What it is known by in a warehouse: ids of streams and of functions' versions are never used again."""
-        text = f"{left_id} * {right_id} | {self.text.partition(' | ')[2]}"
+        """What it is known by in a warehouse: ids of streams and of functions' versions are never used again, and the
+        translation says what a text means.
+        """
+        text = f"{translation()} | {left_id} * {right_id} | {self.text.partition(' | ')[2]}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
     def operator(self, *, left: bool) -> str:
@@ -126,7 +139,7 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Join:
+class SharedJoin:
     """Scans that are joined with each other: the residual reads the result under the name `relation`."""
 
     relation: str
@@ -136,6 +149,7 @@ class Join:
 
     @cached_property
     def scans(self) -> tuple[int, ...]:
+        """The numbers of the scans that are joined, each once."""
         return tuple(dict.fromkeys(number for edge in self.edges for number in (edge.left, edge.right)))
 
 
@@ -176,7 +190,8 @@ def _days(months: int, days: int) -> int:
     return months * days * _DAY_US
 
 
-def join_to_json(join: Join) -> list[Any]:
+def join_to_json(join: SharedJoin) -> list[Any]:
+    """Encode a join of scans."""
     edges = [
         [edge.left, edge.right, edge.pair.left, edge.pair.right, [_factor_to_json(f) for f in edge.pair.factors]]
         for edge in join.edges
@@ -184,9 +199,10 @@ def join_to_json(join: Join) -> list[Any]:
     return [join.relation, edges, [list(column) for column in join.columns]]
 
 
-def join_from_json(value: list[Any], functions: Mapping[int, Function]) -> Join:
+def join_from_json(value: list[Any], functions: Mapping[int, Function]) -> SharedJoin:
+    """Decode a join of scans; `functions` are those that its keys may call, by id."""
     relation, edges, columns = value
-    return Join(
+    return SharedJoin(
         relation,
         tuple(
             Edge(left, right, PairJoin(one, other, tuple(_factor_from_json(f, functions) for f in factors)))

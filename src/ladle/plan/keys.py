@@ -3,7 +3,7 @@
 int64 are booleans, integers, dates (days), timestamps (microseconds), decimals of up to 18 digits (unscaled) and
 floating point (the bits of the double, negative numbers flipped; -0.0 is 0.0, and every NaN is one key above infinity,
 as Spark orders them). Bytes are strings (UTF-8), binary and longer decimals (the unscaled value in 16 big-endian bytes,
-sign flipped). Types that nest have no keys. `stem/keys.py` encodes whole columns; this is what its keys mean.
+sign flipped). Types that nest have no keys. `stem/column_keys.py` encodes whole columns; this is what its keys mean.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class KeyKind(Enum):
+    """What the keys of a column are."""
+
     INT64 = "int64"
     BYTES = "bytes"
 
@@ -89,6 +91,7 @@ def key_of(value: object, type_: pa.DataType) -> Key:
 
 
 def float_key(value: float) -> int:
+    """The key of a floating point number. NaN is greater than every number, as in Spark."""
     if math.isnan(value):
         return NAN_KEY
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]

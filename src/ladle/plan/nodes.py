@@ -18,12 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from ladle.plan.as_of import AsOf, as_of_to_json
 from ladle.plan.query import Factor
 from ladle.plan.scalars import Comparison, Scalar, SortKey
 from ladle.plan.window import Window, window_to_json
 
 
 class JoinKind(Enum):
+    """The kinds of joins."""
+
     INNER = "inner"
     LEFT = "left"
     RIGHT = "right"
@@ -53,6 +56,7 @@ class Node:
 
     @property
     def children(self) -> tuple[Node, ...]:
+        """The nodes whose rows it reads."""
         return ()
 
     @property
@@ -62,11 +66,13 @@ class Node:
 
     @cached_property
     def digest(self) -> str:
+        """The identity of the sub-tree: equal ones have the same, whoever wrote them."""
         value = [type(self).__name__, self.content, [child.digest for child in self.children]]
         return hashlib.blake2b(json.dumps(value).encode(), digest_size=12).hexdigest()
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of its columns."""
         return tuple(column.name for column in self.columns)
 
     def __eq__(self, other: object) -> bool:
@@ -85,40 +91,50 @@ class StreamScan(Node):
     factors: tuple[Factor, ...]
     relation: str
     """The scan of the bound query that this is; no part of its identity."""
+    as_of: AsOf | None = None
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         factors = sorted({factor.sql for factor in self.factors})
-        return [self.stream.lower(), window_to_json(self.window), factors]
+        return [self.stream.lower(), window_to_json(self.window), factors, *_moment(self.as_of)]
 
 
 @dataclass(frozen=True, eq=False)
 class TableScan(Node):
-    """All rows of a table, as it stands when the answer is read."""
+    """All rows of a table, as it stands when the answer is read, or as it stood at a moment."""
 
     table: str
+    as_of: AsOf | None = None
 
     @property
     def content(self) -> list[Any]:
-        return [self.table.lower()]
+        """What its identity is made of, besides its children."""
+        return [self.table.lower(), *_moment(self.as_of)]
 
 
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
+    """A node with one input."""
+
     child: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
+        """The node whose rows it reads."""
         return (self.child,)
 
 
 @dataclass(frozen=True, eq=False)
 class Binary(Node):
+    """A node with two inputs."""
+
     left: Node
     right: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
+        """The nodes whose rows it reads."""
         return (self.left, self.right)
 
 
@@ -130,15 +146,19 @@ class Filter(Unary):
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [_scalar(each) for each in self.conditions]
 
 
 @dataclass(frozen=True, eq=False)
 class Project(Unary):
+    """Computes columns of each row."""
+
     outputs: tuple[Scalar, ...]
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [_scalar(each) for each in self.outputs]
 
 
@@ -154,6 +174,7 @@ class Join(Binary):
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         comparisons = sorted([_scalar(c.left), c.relop.value, _scalar(c.right)] for c in self.comparisons)
         return [self.kind.value, comparisons, None if self.condition is None else _scalar(self.condition)]
 
@@ -174,20 +195,57 @@ class GroupBy(Unary):
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [[_scalar(each) for each in self.keys], [_scalar(each) for each in self.aggregates]]
 
 
 @dataclass(frozen=True, eq=False)
+class TimeWindows(Unary):
+    """Each row once for every window that its time is in, with the window as its last column; rows without a time are
+    in none. Windows begin every `slide_us` from `offset_us` after 1970 on.
+    """
+
+    time: Scalar
+    size_us: int
+    slide_us: int
+    offset_us: int
+
+    @property
+    def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
+        return [_scalar(self.time), self.size_us, self.slide_us, self.offset_us]
+
+
+@dataclass(frozen=True, eq=False)
+class Sessions(Unary):
+    """Each row that has a time with its session as last column: rows with the same keys are in one while none comes
+    later than `gap_us` after the one before it.
+    """
+
+    time: Scalar
+    gap_us: int
+    keys: tuple[Scalar, ...]
+
+    @property
+    def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
+        return [_scalar(self.time), self.gap_us, [_scalar(each) for each in self.keys]]
+
+
+@dataclass(frozen=True, eq=False)
 class Distinct(Unary):
-    pass
+    """Each row once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sort(Unary):
+    """All rows, in an order."""
+
     keys: tuple[SortKey, ...]
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [_sort_key(each) for each in self.keys]
 
 
@@ -201,6 +259,7 @@ class TopK(Unary):
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [[_sort_key(each) for each in self.keys], self.limit, self.offset]
 
 
@@ -213,6 +272,7 @@ class Limit(Unary):
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [self.limit, self.offset]
 
 
@@ -224,17 +284,18 @@ class SetOperation(Binary):
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of, besides its children."""
         return [self.all]
 
 
 @dataclass(frozen=True, eq=False)
 class Union(SetOperation):
-    pass
+    """The rows of both inputs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Intersect(SetOperation):
-    pass
+    """The rows that both inputs have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,10 +316,12 @@ class Fragment(Node):
 
     @property
     def children(self) -> tuple[Node, ...]:
+        """The nodes whose rows its text reads."""
         return self.inputs
 
     @property
     def content(self) -> list[Any]:
+        """What its identity is made of: its text, and the names of its children's columns."""
         # A fragment's text names the columns of its children.
         return [self.sql, [list(child.names) for child in self.inputs]]
 
@@ -288,12 +351,20 @@ def scalars(node: Node) -> tuple[Scalar, ...]:
             return node.outputs
         case GroupBy():
             return (*node.keys, *node.aggregates)
+        case TimeWindows():
+            return (node.time,)
+        case Sessions():
+            return (node.time, *node.keys)
         case Sort() | TopK():
             return tuple(key.scalar for key in node.keys)
         case Join():
             sides = [side for each in node.comparisons for side in (each.left, each.right)]
             return (*sides, *(() if node.condition is None else (node.condition,)))
     return ()
+
+
+def _moment(as_of: AsOf | None) -> list[Any]:
+    return [] if as_of is None else [as_of_to_json(as_of)]
 
 
 def _scalar(scalar: Scalar) -> list[Any]:

@@ -28,11 +28,14 @@ from ladle.plan.nodes import (
     Node,
     Project,
     RelationJoin,
+    Sessions,
     Sort,
     StreamScan,
     TableScan,
+    TimeWindows,
     TopK,
     Union,
+    leaves,
     scalars,
 )
 from ladle.plan.window import RowsWindow, WindowKind
@@ -63,6 +66,8 @@ class StreamFacts:
 
 @dataclass(frozen=True)
 class Label:
+    """What is known of how rows leave what a node gives."""
+
     pattern: Pattern
     premature: bool = False
     lifetime: tuple[object, ...] | None = None
@@ -103,11 +108,16 @@ def label_of(node: Node, below: tuple[Label, ...], facts: StreamFacts) -> Label:
 
 @label_of.register
 def _(node: StreamScan, below: tuple[Label, ...], facts: StreamFacts) -> Label:
-    """A window is WEAKEST while `ts` ascends. What has no end is MONOTONIC, unless the stream forgets."""
+    """A window is WEAKEST while `ts` ascends. What has no end is MONOTONIC, unless the stream forgets; and so is what
+    is read as of an entry, or at a NOW that stands still.
+    """
+    if node.as_of is not None and node.as_of.entry is not None:
+        return _NEVER_LEAVES
     stream, window = node.stream.lower(), node.window
     retain_us = facts.retain_us.get(stream)
     by_arrival = isinstance(window, RowsWindow)
-    if not by_arrival and window.kind is not WindowKind.SLIDING and retain_us is None:
+    slides = window.kind is WindowKind.SLIDING and node.as_of is None
+    if not by_arrival and not slides and retain_us is None:
         return _NEVER_LEAVES
     if stream in facts.late and not (by_arrival and retain_us is None):
         return Label(Pattern.WEAK)
@@ -117,13 +127,14 @@ def _(node: StreamScan, below: tuple[Label, ...], facts: StreamFacts) -> Label:
 
 @label_of.register
 def _(node: TableScan, below: tuple[Label, ...], facts: StreamFacts) -> Label:
-    """A table that is read retroactively changes when somebody changes it."""
-    return _STRICT
+    """A table that is read retroactively changes when somebody changes it; as of an entry it does not."""
+    return _STRICT if node.as_of is None or node.as_of.entry is None else _NEVER_LEAVES
 
 
 @label_of.register(Filter)
 @label_of.register(Project)
 @label_of.register(Sort)
+@label_of.register(TimeWindows)
 def _(node: Node, below: tuple[Label, ...], facts: StreamFacts) -> Label:
     """Rule 1: unary operators without state give what they get."""
     return below[0]
@@ -160,10 +171,28 @@ def _(node: GroupBy, below: tuple[Label, ...], facts: StreamFacts) -> Label:
     return Label(Pattern.WEAK, premature=True)
 
 
-@label_of.register(Except)
-@label_of.register(RelationJoin)
-def _(node: Node, below: tuple[Label, ...], facts: StreamFacts) -> Label:
-    """Rule 5: negation, and a join with a table that is read retroactively."""
+@label_of.register
+def _(node: RelationJoin, below: tuple[Label, ...], facts: StreamFacts) -> Label:
+    """Rule 5: a table is read retroactively. What one as of an entry makes of a row is decided when that comes, and
+    goes with it: rule 1, as for tables that are not retroactive.
+    """
+    left, right = below
+    if node.kind is JoinKind.INNER and _is_fixed(node.left, left):
+        return right
+    if node.kind not in (JoinKind.RIGHT, JoinKind.FULL) and _is_fixed(node.right, right):
+        return left
+    return _STRICT
+
+
+@label_of.register
+def _(node: Except, below: tuple[Label, ...], facts: StreamFacts) -> Label:
+    """Rule 5: negation."""
+    return _STRICT
+
+
+@label_of.register
+def _(node: Sessions, below: tuple[Label, ...], facts: StreamFacts) -> Label:
+    """A row that comes makes the sessions of others longer."""
     return _STRICT
 
 
@@ -178,6 +207,11 @@ def _(node: Node, below: tuple[Label, ...], facts: StreamFacts) -> Label:
 def _(node: Fragment, below: tuple[Label, ...], facts: StreamFacts) -> Label:
     """Nothing is known of any SQL, but that constants stay what they are."""
     return _STRICT if node.children or node.uses_now else _NEVER_LEAVES
+
+
+def _is_fixed(node: Node, label: Label) -> bool:
+    """Whether these are rows of tables, and always the same."""
+    return label == _NEVER_LEAVES and all(isinstance(leaf, TableScan) for leaf in leaves(node))
 
 
 def _weak(below: tuple[Label, ...]) -> Label:

@@ -16,9 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ladle.plan.aggregate import Aggregate
+from ladle.plan.answering import Folding
+from ladle.plan.as_of import AsOf, as_of_from_json, as_of_to_json
 from ladle.plan.function import Function
-from ladle.plan.join import Join, join_from_json, join_to_json
+from ladle.plan.join import SharedJoin, join_from_json, join_to_json
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import Window, window_from_json, window_to_json
 from ladle.schema import decode_schema, encode_schema
@@ -63,6 +64,7 @@ class Block:
 
     @property
     def columns(self) -> frozenset[str]:
+        """The columns that its factors look at."""
         return frozenset(name for factor in self.factors for name in factor.columns)
 
     @property
@@ -72,6 +74,7 @@ class Block:
 
     @property
     def without_calls(self) -> Block:
+        """The block without factors that call users' functions."""
         return Block(self.stream, tuple(factor for factor in self.factors if not factor.functions))
 
     @cached_property
@@ -89,16 +92,25 @@ class Scan:
     window: Window
     columns: tuple[str, ...]
     """Physical columns of the stream that the residual needs, in the stream's order."""
+    as_of: AsOf | None = None
+    """The moment it is read at, whatever that of the answer is."""
+
+
+ROW = "_row_of_table"
+"""The column of a table's scan that numbers its rows: MERGE reads it, and nothing else."""
 
 
 @dataclass(frozen=True)
-class TableScan:
-    """A table that the residual reads, as it stands when the answer is read, under the name `relation`."""
+class TableRead:
+    """A table that the residual reads under the name `relation`: as it stands when the answer is read, unless it is
+    read as of another moment.
+    """
 
     relation: str
     table: str
     columns: tuple[str, ...]
     """Those that the residual needs, in the table's order."""
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True)
@@ -112,8 +124,8 @@ class Residual:
     why_spark: str | None = None
     """What keeps DuckDB from running it, for people."""
     uses_now: bool = False
-    aggregate: Aggregate | None = None
-    """What it folds, when that is all it does and partial aggregates can answer it."""
+    foldings: tuple[Folding, ...] | None = None
+    """How it is answered by nodes, if it is; None: nobody has looked yet."""
 
     @cached_property
     def keeps_names(self) -> bool:
@@ -122,16 +134,17 @@ class Residual:
 
     @cached_property
     def engine(self) -> Engine:
+        """What runs it: nothing for a projection, DuckDB where it is proven equal, else Spark."""
         if self.projection is not None:
             return Engine.PROJECTION
         return Engine.DUCKDB if self.duckdb_sql is not None else Engine.SPARK
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedForm:
     """The same query over joins that are shared: what they replace of its scans, and the statement over the rest."""
 
-    joins: tuple[Join, ...]
+    joins: tuple[SharedJoin, ...]
     residual: Residual
 
     @cached_property
@@ -152,17 +165,30 @@ class Plan:
     """Standing queries that this one reads as relations; they can't be dropped before it."""
     functions: tuple[Function, ...] = ()
     """Users' functions that it calls anywhere, also in what it reads."""
-    joined: Joined | None = None
+    joined: JoinedForm | None = None
     """Where streams are joined by comparisons; the residual itself is for what that can't answer."""
-    tables: tuple[TableScan, ...] = ()
-    """Tables that it reads, each once; they can't be dropped before it."""
+    tables: tuple[TableRead, ...] = ()
+    """Tables that it reads, each once for each moment; they can't be dropped before it."""
 
     @cached_property
     def streams(self) -> tuple[str, ...]:
+        """The streams that are read, each once."""
         return tuple(dict.fromkeys(scan.block.stream for scan in self.scans))
+
+    @property
+    def called(self) -> tuple[Function, ...]:
+        """Those that are called when it runs: of others the bodies are part of its text."""
+        return tuple(function for function in self.functions if not function.inlined)
+
+    @cached_property
+    def browses(self) -> bool:
+        """Whether something is read as of another moment."""
+        moments = (*(scan.as_of for scan in self.scans), *(table.as_of for table in self.tables))
+        return any(as_of is not None for as_of in moments)
 
 
 def factor_to_json(factor: Factor) -> list[Any]:
+    """Encode a factor."""
     value: list[Any] = [factor.sql, factor.duckdb, list(factor.columns)]
     if factor.functions:
         return [*value, None, [function.id for function in factor.functions]]
@@ -170,6 +196,7 @@ def factor_to_json(factor: Factor) -> list[Any]:
 
 
 def factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> Factor:
+    """Decode a factor; `functions` are those that it may call, by id."""
     sql, duckdb, columns, *more = value
     ranges, called = more if len(more) == 2 else (more[0] if more else None, ())
     return Factor(
@@ -182,6 +209,7 @@ def factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> Fac
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """Encode a bound query."""
     joined = plan.joined
     return {
         "sql": plan.sql,
@@ -192,48 +220,71 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
                 "factors": [factor_to_json(factor) for factor in scan.block.factors],
                 "window": window_to_json(scan.window),
                 "columns": list(scan.columns),
+                **({} if scan.as_of is None else {"as_of": as_of_to_json(scan.as_of)}),
             }
             for scan in plan.scans
         ],
-        "residual": _residual_to_json(plan.residual),
+        "residual": _residual_to_json(plan.residual, plan.schema),
         "schema": None if plan.schema is None else encode_schema(plan.schema),
         "queries": list(plan.queries),
         **({"functions": [function.to_json() for function in plan.functions]} if plan.functions else {}),
         **(
-            {"joined": [_residual_to_json(joined.residual), *(join_to_json(join) for join in joined.joins)]}
+            {
+                "joined": [
+                    _residual_to_json(joined.residual, plan.schema),
+                    *(join_to_json(join) for join in joined.joins),
+                ]
+            }
             if joined is not None
             else {}
         ),
-        **({"tables": [[t.relation, t.table, list(t.columns)] for t in plan.tables]} if plan.tables else {}),
+        **({"tables": [_table_to_json(table) for table in plan.tables]} if plan.tables else {}),
     }
 
 
-def _residual_to_json(residual: Residual) -> list[Any]:
+def _table_to_json(table: TableRead) -> list[Any]:
+    as_of = () if table.as_of is None else (as_of_to_json(table.as_of),)
+    return [table.relation, table.table, list(table.columns), *as_of]
+
+
+def _table_from_json(value: list[Any]) -> TableRead:
+    name, table, columns, *as_of = value
+    return TableRead(name, table, tuple(columns), as_of_from_json(as_of[0] if as_of else None))
+
+
+def _residual_to_json(residual: Residual, schema: pa.Schema | None) -> list[Any]:
     return [
         residual.spark_sql,
         residual.duckdb_sql,
         None if residual.projection is None else [list(pair) for pair in residual.projection],
         residual.why_spark,
         residual.uses_now,
-        *(() if residual.aggregate is None else (residual.aggregate.to_json(),)),
+        *(() if residual.foldings is None else ([each.to_json(schema) for each in residual.foldings],)),
     ]
 
 
-def _residual_from_json(value: list[Any]) -> Residual:
-    spark_sql, duckdb_sql, projection, why_spark, uses_now, *aggregate = value
+def _residual_from_json(value: list[Any], schema: pa.Schema | None) -> Residual:
+    spark_sql, duckdb_sql, projection, why_spark, uses_now, *more = value
+    foldings: tuple[Folding, ...] | None = None
+    if more:
+        # Older versions wrote down what partial aggregates are to fold if that was all the residual does.
+        written = [[[["_g0", 0, more[0], None]], None, False, []]] if isinstance(more[0], dict) else more[0]
+        foldings = tuple(Folding.from_json(each, schema) for each in written)
     return Residual(
         spark_sql,
         duckdb_sql,
         None if projection is None else tuple((out, source) for out, source in projection),
         why_spark,
         uses_now,
-        Aggregate.from_json(aggregate[0]) if aggregate else None,
+        foldings,
     )
 
 
 def plan_from_json(value: dict[str, Any]) -> Plan:
+    """Decode a bound query."""
     functions = {each["id"]: Function.from_json(each) for each in value.get("functions", ())}
     joined = value.get("joined")
+    schema = None if value["schema"] is None else decode_schema(value["schema"])
     return Plan(
         sql=value["sql"],
         scans=tuple(
@@ -242,15 +293,18 @@ def plan_from_json(value: dict[str, Any]) -> Plan:
                 Block(scan["stream"], tuple(factor_from_json(factor, functions) for factor in scan["factors"])),
                 window_from_json(scan["window"]),
                 tuple(scan["columns"]),
+                as_of_from_json(scan.get("as_of")),
             )
             for scan in value["scans"]
         ),
-        residual=_residual_from_json(value["residual"]),
-        schema=None if value["schema"] is None else decode_schema(value["schema"]),
+        residual=_residual_from_json(value["residual"], schema),
+        schema=schema,
         queries=tuple(value["queries"]),
         functions=tuple(functions.values()),
         joined=None
         if joined is None
-        else Joined(tuple(join_from_json(join, functions) for join in joined[1:]), _residual_from_json(joined[0])),
-        tables=tuple(TableScan(name, table, tuple(columns)) for name, table, columns in value.get("tables", ())),
+        else JoinedForm(
+            tuple(join_from_json(join, functions) for join in joined[1:]), _residual_from_json(joined[0], schema)
+        ),
+        tables=tuple(map(_table_from_json, value.get("tables", ()))),
     )

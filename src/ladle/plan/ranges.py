@@ -38,10 +38,12 @@ class Ranges:
         return Ranges(column, normal(intervals), null)
 
     def intersect(self, other: Ranges) -> Ranges:
+        """The values that satisfy both."""
         self._check(other)
         return Ranges(self.column, intersect(self.intervals, other.intervals), self.null and other.null)
 
     def union(self, other: Ranges) -> Ranges:
+        """The values that satisfy one of the two."""
         self._check(other)
         return Ranges(self.column, union(self.intervals, other.intervals), self.null or other.null)
 
@@ -58,10 +60,12 @@ class Ranges:
             raise ValueError(f"ranges of {self.column} and of {other.column} have nothing in common")
 
     def to_json(self) -> list[Any]:
+        """Encode the ranges."""
         return [self.column, self.null, [[_key_to_json(lo), _key_to_json(hi)] for lo, hi in self.intervals]]
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> Ranges:
+        """Decode the ranges."""
         column, null, intervals = value
         return Ranges(column, tuple((_key_from_json(lo), _key_from_json(hi)) for lo, hi in intervals), null)
 
@@ -85,6 +89,7 @@ def normal(intervals: Iterable[Interval]) -> Intervals:
 
 
 def point(key: Key) -> Interval:
+    """The interval that holds one key."""
     return (key, successor(key))
 
 
@@ -98,10 +103,12 @@ def holds(intervals: Intervals, key: Key) -> bool:
 
 
 def union(one: Intervals, other: Intervals) -> Intervals:
+    """The keys that are in one of the two."""
     return normal((*one, *other))
 
 
 def intersect(one: Intervals, other: Intervals) -> Intervals:
+    """The keys that are in both."""
     if len(one) == 1 and len(other) == 1:
         return _intersect_two(one[0], other[0])
     found: list[Interval] = []

@@ -48,6 +48,7 @@ class Comparison:
     right: Scalar
 
     def over(self, names: Sequence[Sequence[str]]) -> str:
+        """The comparison as text over columns of these names, a list for each child."""
         return f"{self.left.over(names)} {self.relop.value} {self.right.over(names)}"
 
 
@@ -60,5 +61,6 @@ class SortKey:
     nulls_first: bool = True
 
     def over(self, names: Sequence[Sequence[str]]) -> str:
+        """The key as text over columns of these names, a list for each child."""
         way = "DESC" if self.descending else "ASC"
         return f"{self.scalar.over(names)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"

@@ -11,13 +11,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ladle.clock import FIRST_US, LAST_US, interval_text, to_datetime, to_us
+
+Times = npt.NDArray[np.int64]
+"""Microseconds since 1970."""
 
 MIN_US = -(1 << 62)
 MAX_US = 1 << 62
 
 
 class WindowKind(Enum):
+    """The kinds of windows, by which of their bounds move."""
+
     EVERYTHING = "everything retained"
     SNAPSHOT = "snapshot"
     LANDMARK = "landmark"
@@ -39,9 +47,24 @@ class Bound:
     months: int = 0
 
     def resolve(self, now_us: int) -> int:
+        """The time that the bound is, at a NOW."""
         if not self.relative:
             return self.us
-        return _add_months(now_us, self.months) + self.us
+        return add_months(now_us, self.months, last_moment=True) + self.us
+
+    def reached(self, times_us: Times) -> Times:
+        """The first NOW at which this bound, which moves, is at each of some times or after."""
+        wanted = times_us - self.us
+        if self.months == 0:
+            return wanted
+        moments = wanted.astype("datetime64[us]")
+        months = moments.astype("datetime64[M]")
+        target = months - self.months
+        found = target.astype("datetime64[us]") + (moments - months.astype("datetime64[us]"))
+        # A month without that day never gets there: the next one does as it begins.
+        following = (target + 1).astype("datetime64[us]")
+        reached: Times = np.minimum(found, following).astype(np.int64)
+        return reached
 
     def __str__(self) -> str:
         if not self.relative:
@@ -64,6 +87,7 @@ class TimeWindow:
 
     @property
     def kind(self) -> WindowKind:
+        """The kind of window, by which of its bounds move."""
         if self.begin is None and self.end is None:
             return WindowKind.EVERYTHING
         moving_begin = self.begin is not None and self.begin.relative
@@ -77,6 +101,10 @@ class TimeWindow:
         begin = MIN_US if self.begin is None else self.begin.resolve(now_us)
         end = MAX_US if self.end is None else self.end.resolve(now_us)
         return begin, end
+
+    def leaving(self, times_us: Times) -> Times | None:
+        """The NOW at which tuples of some times leave; None when they stay."""
+        return self.begin.reached(times_us) if self.begin is not None and self.begin.relative else None
 
     def __str__(self) -> str:
         if self.kind is WindowKind.EVERYTHING:
@@ -94,7 +122,12 @@ class RowsWindow:
 
     @property
     def kind(self) -> WindowKind:
+        """The kind of window."""
         return WindowKind.ROWS
+
+    def leaving(self, times_us: Times) -> Times | None:
+        """No time ends a tuple's life: the n-th arrival after it does."""
+        return None
 
     def __str__(self) -> str:
         return f"[ROWS {self.rows}]"
@@ -104,6 +137,7 @@ Window = TimeWindow | RowsWindow
 
 
 def window_to_json(window: Window) -> dict[str, Any]:
+    """Encode a window."""
     match window:
         case RowsWindow(rows):
             return {"rows": rows}
@@ -112,6 +146,7 @@ def window_to_json(window: Window) -> dict[str, Any]:
 
 
 def window_from_json(value: dict[str, Any]) -> Window:
+    """Decode a window."""
     if "rows" in value:
         return RowsWindow(value["rows"])
     return TimeWindow(*(Bound(*b) if (b := value[edge]) is not None else None for edge in ("begin", "end")))
@@ -126,9 +161,12 @@ def _months_text(months: int) -> str:
     return f"{amount} {unit}{'' if amount == 1 else 's'}"
 
 
-def _add_months(us: int, months: int) -> int:
+def add_months(us: int, months: int, *, last_moment: bool = False) -> int:
     """Calendar arithmetic as Spark does it: the day is clipped to the month's last, and a year that there isn't to the
-    end of time on its side.
+    end of time on its side. With `last_moment` a day that is clipped becomes the end of the month's last.
+
+    That is the running maximum of Spark's, which a bound that moves with NOW has: a month before 29 March 00:00 is 28
+    February 00:00 in Spark, and so before what a month before 28 March 23:00 is.
     """
     if months == 0:
         return us
@@ -137,5 +175,7 @@ def _add_months(us: int, months: int) -> int:
     year, month = index // 12, index % 12 + 1
     if not 1 <= year <= 9999:
         return FIRST_US - 1 if year < 1 else LAST_US
-    day = min(moment.day, monthrange(year, month)[1])
-    return to_us(moment.replace(year=year, month=month, day=day))
+    last = monthrange(year, month)[1]
+    if moment.day > last and last_moment:
+        moment = moment.replace(hour=23, minute=59, second=59, microsecond=999_999)
+    return to_us(moment.replace(year=year, month=month, day=min(moment.day, last)))

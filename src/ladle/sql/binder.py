@@ -16,23 +16,26 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from ladle.errors import SqlError, Unsupported
+from ladle.errors import Position, SqlError, Unsupported
 from ladle.plan import Function
+from ladle.schema import unique_names
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
-from ladle.sql.grouping import check_distinct, check_grouping
-from ladle.sql.joins import conditions_to_where
+from ladle.sql.from_clause import bind_from, joins_in_parentheses
+from ladle.sql.group_checks import check_distinct, check_grouping
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
-from ladle.sql.position import Source
+from ladle.sql.position import SourceText
+from ladle.sql.qualify import sorted_by, without_qualify
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
-from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
-from ladle.sql.sharing import Below
-from ladle.sql.sources import bind_from, joins_in_parentheses
+from ladle.sql.scopes import NAME, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.shared_joins import conditions_to_where
+from ladle.sql.sharing import Below, Read
 from ladle.sql.split import push_where
-from ladle.sql.time_windows import Windows, check_time_windows, grouped_windows, name_windows
+from ladle.sql.window_groups import Windows, check_time_windows, grouped_windows, name_windows
 
 _GENERATORS = {"posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
+_ROWS_MAX = (1 << 31) - 1
 
 
 @dataclass
@@ -40,23 +43,28 @@ class Binder:
     """Binds the trees of one text; inlined standing queries have binders of their own that share the scans."""
 
     names: Names
-    source: Source
+    source: SourceText
     scans: list[ScanDraft] = field(default_factory=list)
     tables: list[TableDraft] = field(default_factory=list)
     queries: dict[str, None] = field(default_factory=dict)
     cte_names: set[str] = field(default_factory=set)
     functions: dict[str, Function] = field(default_factory=dict)
     """Users' functions that are called, by symbol."""
-    below: Mapping[str, Below] = field(default_factory=dict)
-    """The standing queries that are read, by their names in lower case."""
-    shared: dict[str, Cte] = field(default_factory=dict)
+    below: Mapping[Read, Below] = field(default_factory=dict)
+    """The standing queries that are read."""
+    shared: dict[Read, Cte] = field(default_factory=dict)
     """Those of them that are bound before the statement."""
+    past: Past | None = None
+    """The moment that this text is read as of."""
+    past_tables: dict[Past, dict[str, None]] = field(default_factory=dict)
+    """The tables that standing queries read, by the moment that those are read as of."""
     mentions: int = 0
     """Streams mentioned in this text itself."""
 
-    def inlined(self, query: str, text: str) -> Binder:
-        names = self.names.inside(query)
-        return replace(self, names=names, source=Source(text), mentions=0)
+    def inlined(self, below: Below) -> Binder:
+        """A binder for the text of a standing query that this one reads."""
+        names = self.names.inside(below.name)
+        return replace(self, names=names, source=SourceText(below.text), mentions=0, past=below.past)
 
     def query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         """The bound tree and its output columns."""
@@ -69,6 +77,7 @@ class Binder:
             # FETCH NEXT ROW ONLY is one row
             count = fetch.args.get("count") or exp.Literal.number(1)
             node.set("limit", exp.Limit(expression=count))
+        sorted_by(node, self.source)
         mentions = self.mentions
         around = self._ctes(node, around)
         result = self._query(node, around)
@@ -83,6 +92,8 @@ class Binder:
 
     def _query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         match node:
+            case exp.Select() if node.args.get("qualify") is not None:
+                return self._select(without_qualify(node, self.source), around)
             case exp.Select():
                 return self._select(node, around)
             case exp.SetOperation():
@@ -188,7 +199,7 @@ class Binder:
             self._expression(window, scope, around)
         for key in ("limit", "offset"):
             if node.args.get(key) is not None:
-                self._expression(node.args[key], Scope(self.source), around)
+                self._limited(node.args[key], around)
         fields = _fields([name for name, _ in projections])
         node.set(
             "expressions",
@@ -203,6 +214,16 @@ class Binder:
             return self.query(query, replace(around, parent=outer))[0]
 
         return bind_expression(node, scope, bind_query, aliases)
+
+    def _limited(self, clause: exp.Expression, around: Around) -> None:
+        """LIMIT or OFFSET: numbers of rows are INT, as in Spark."""
+        self._expression(clause, Scope(self.source), around)
+        amount = clause.args.get("expression")
+        if isinstance(amount, exp.Literal) and str(amount.this).isdecimal() and int(amount.this) > _ROWS_MAX:
+            raise SqlError(
+                f"{amount.this} is too large for {clause.key.upper()}: at most {_ROWS_MAX}.",
+                position=self.source.of(amount),
+            )
 
     def _projections(
         self, node: exp.Select, scope: Scope, around: Around, windows: Windows
@@ -358,6 +379,9 @@ class Binder:
         for operation in reversed(spine):
             position = self.source.of(operation.expression)
             right, others = self.query(operation.expression, around)
+            if operation.args.get("by_name"):
+                right, others = self._by_name(right, others, fields, position)
+                operation.set("by_name", None)
             operation.set("expression", right)
             if len(others) != len(fields):
                 raise SqlError(
@@ -367,7 +391,7 @@ class Binder:
                 )
         for key in ("limit", "offset"):
             if node.args.get(key) is not None:
-                self._expression(node.args[key], Scope(self.source), around)
+                self._limited(node.args[key], around)
         order = node.args.get("order")
         if order is not None:
             outputs = [(item.name, exp.column(item.column)) for item in fields]
@@ -375,20 +399,22 @@ class Binder:
                 return self._ordered_outside(node, fields, around), fields
         return node, fields
 
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Each name once, compared without case: the second `a` is `a_1`."""
-    taken = {name.lower() for name in names}
-    seen: set[str] = set()
-    result = []
-    for name in names:
-        unique, number = name, 0
-        while unique.lower() in seen or (number and unique.lower() in taken):
-            number += 1
-            unique = f"{name}_{number}"
-        seen.add(unique.lower())
-        result.append(unique)
-    return result
+    def _by_name(
+        self, right: exp.Expression, others: tuple[Field, ...], fields: tuple[Field, ...], position: Position | None
+    ) -> tuple[exp.Expression, tuple[Field, ...]]:
+        """The right side of UNION BY NAME, with its columns in the order of the left side's."""
+        found = {item.column.lower(): item for item in others}
+        names = [item.column.lower() for item in fields]
+        if sorted(names) != sorted(found):
+            left, other = (", ".join(item.name for item in side) for side in (fields, others))
+            raise SqlError(
+                f"Both sides of UNION BY NAME must have columns of the same names, not ({left}) and ({other}).",
+                position=position,
+            )
+        relation = Relation("_n", (("_n",),), others)
+        columns = [_aliased(relation.column(found[name]), found[name].column) for name in names]
+        outer = exp.Select(expressions=columns, from_=exp.From(this=_derived(right, "_n")))
+        return outer, tuple(found[name] for name in names)
 
 
 def _fields(names: Sequence[str]) -> tuple[Field, ...]:

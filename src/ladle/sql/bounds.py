@@ -14,9 +14,9 @@ from sqlglot import exp
 
 from ladle.clock import to_us
 from ladle.errors import Position, SqlError
-from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window
+from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, add_months
 from ladle.sql.dialect import Bounds, RangeBracket, RowsBracket
-from ladle.sql.position import Source
+from ladle.sql.position import SourceText
 
 _UNITS_US = {
     "MICROSECOND": 1,
@@ -46,7 +46,7 @@ class Span:
         return Span(-self.months, -self.us)
 
 
-def interval_us(node: exp.Expression, what: str, source: Source) -> int:
+def interval_us(node: exp.Expression, what: str, source: SourceText) -> int:
     """A positive interval of fixed length, for RETAIN and other clauses of a stream."""
     span = interval(node, source)
     if span.months:
@@ -60,7 +60,7 @@ def interval_us(node: exp.Expression, what: str, source: Source) -> int:
     return span.us
 
 
-def interval(node: exp.Expression | None, source: Source) -> Span:
+def interval(node: exp.Expression | None, source: SourceText) -> Span:
     """The length that an INTERVAL expression denotes."""
     match node:
         case exp.Paren():
@@ -76,7 +76,7 @@ def interval(node: exp.Expression | None, source: Source) -> Span:
     raise SqlError("An interval was expected here.", hint=_INTERVALS, position=source.of(node))
 
 
-def _literal_interval(node: exp.Interval, source: Source) -> Span:
+def _literal_interval(node: exp.Interval, source: SourceText) -> Span:
     amount, unit = node.this, node.args.get("unit")
     sign = 1
     while isinstance(amount, exp.Neg | exp.Paren):
@@ -113,16 +113,21 @@ def _span(number: str, name: str, position: Position | None) -> Span:
     raise SqlError(f"'{number} {name}' is not an interval.", hint=f"units: {units}", position=position)
 
 
-def constant_us(node: exp.Expression, what: str, source: Source) -> int:
+def constant_us(node: exp.Expression, what: str, source: SourceText) -> int:
     """A time that is written down."""
-    text = node.this if isinstance(node, exp.Cast) and node.to.this in _TIME_TYPES else node
-    if not isinstance(text, exp.Literal) or not text.is_string:
+    if not is_constant_time(node):
         hint = f"write {what} TIMESTAMP '2024-01-01 10:00:00'"
         raise SqlError(f"{what} needs a constant time.", hint=hint, position=source.of(node))
     return _bound(node, source).us
 
 
-def window_of_bounds(node: Bounds, source: Source) -> TimeWindow:
+def is_constant_time(node: exp.Expression) -> bool:
+    """Whether an expression is a literal of a time, cast or not."""
+    text = node.this if isinstance(node, exp.Cast) and node.to.this in _TIME_TYPES else node
+    return isinstance(text, exp.Literal) and text.is_string
+
+
+def window_of_bounds(node: Bounds, source: SourceText) -> TimeWindow:
     """`BEGIN b END e`. BEGIN alone ends at NOW, END alone begins with the first tuple."""
     begin_node, end_node = node.args.get("begin"), node.args.get("end")
     begin = None if begin_node is None else _bound(begin_node, source)
@@ -143,7 +148,7 @@ def _is_after(one: Bound, other: Bound) -> bool:
     return one != other and one.months >= other.months and one.us >= other.us
 
 
-def window_of_bracket(node: exp.Expression, source: Source) -> Window:
+def window_of_bracket(node: exp.Expression, source: SourceText) -> Window:
     """`[RANGE t]` or `[ROWS n]`."""
     match node:
         case RangeBracket():
@@ -159,7 +164,7 @@ def window_of_bracket(node: exp.Expression, source: Source) -> Window:
     raise SqlError("A window is [RANGE interval] or [ROWS n].", position=source.of(node))
 
 
-def _bound(node: exp.Expression, source: Source) -> Bound:
+def _bound(node: exp.Expression, source: SourceText) -> Bound:
     match node:
         case exp.Paren():
             return _bound(node.this, source)
@@ -202,10 +207,10 @@ def _moved(bound: Bound, by: Span) -> Bound:
     if bound.relative:
         return Bound(bound.us + by.us, relative=True, months=bound.months + by.months)
     # a constant stays one: the calendar arithmetic is done now
-    return Bound(Bound(by.us, relative=True, months=by.months).resolve(bound.us))
+    return Bound(add_months(bound.us, by.months) + by.us)
 
 
-def _constant_us(node: exp.Literal, source: Source) -> int:
+def _constant_us(node: exp.Literal, source: SourceText) -> int:
     text = node.name.strip()
     moment = _parse_moment(text)
     if moment is None:

@@ -17,9 +17,10 @@ from sqlglot import exp
 from ladle.schema import is_supported, type_name
 from ladle.sql.conformant.datatypes import arrow_type
 from ladle.sql.conformant.expressions import condition, expression
+from ladle.sql.conformant.folds import has_fold
 from ladle.sql.conformant.known import check_functions
-from ladle.sql.conformant.relations import has_fold, query, root_scope
-from ladle.sql.conformant.scope import Scope, quoted
+from ladle.sql.conformant.relations import query, root_scope
+from ladle.sql.conformant.scope import TypedScope, quoted
 from ladle.sql.conformant.spark_types import NotConformant, Typed
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Translated:
+    """A SELECT as DuckDB runs it, with the schema that Spark gives it."""
+
     sql: str
     schema: pa.Schema
     may_raise: bool
@@ -45,6 +48,8 @@ class Translated:
 
 @dataclass(frozen=True)
 class TranslatedFactor:
+    """A factor as DuckDB evaluates it."""
+
     sql: str
     may_raise: bool
 
@@ -66,7 +71,7 @@ def translate_factor(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -
 
 
 def translate_value(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> Typed:
-    """The same of an expression of any type."""
+    """An expression of any type, as DuckDB evaluates it."""
     return expression(tree, _over(tree, columns))
 
 
@@ -79,12 +84,12 @@ def translate_scalar(
     if tree.find(exp.Query) is not None:
         raise NotConformant("a subquery in an expression")
     names = {name.lower(): Typed(quoted(name), type_) for name, type_ in columns.items()}
-    scope = Scope({relation.lower(): names}, query=root_scope({}).query, time_windows=folds)
+    scope = TypedScope({relation.lower(): names}, query=root_scope({}).query, time_windows=folds)
     return expression(tree, replace(scope, keys={}) if folds and has_fold(tree) else scope)
 
 
-def _over(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> Scope:
+def _over(tree: exp.Expression, columns: Mapping[str, pa.DataType]) -> TypedScope:
     if tree.find(exp.Query) is not None:
         raise NotConformant("a subquery in a factor")
     names = {name.lower(): Typed(quoted(name), type_) for name, type_ in columns.items()}
-    return Scope({}, query=root_scope({}).query, aliases=names)
+    return TypedScope({}, query=root_scope({}).query, aliases=names)

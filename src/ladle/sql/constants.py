@@ -128,6 +128,7 @@ def _read(text: str, target: pa.DataType) -> Value:
 
 
 def utf8(text: str) -> bytes:
+    """The bytes of a text. One with half a surrogate pair has none."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -194,6 +195,7 @@ def _literal(node: exp.Expr) -> Constant:
 
 
 def number_constant(text: str) -> Constant:
+    """The constant that a number in a text is, with Spark's type for it."""
     if len(text) < 10 and text.isdecimal():
         return Constant(int(text), INT, literal=True)
     typed = number(text)

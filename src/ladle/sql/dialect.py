@@ -40,6 +40,9 @@ class RowsBracket(exp.Expression):
 BRACKET = "ladle_bracket"
 """Key in a node's `meta` under which its bracket is kept."""
 
+WORDS = "ladle_words"
+"""Key in the `meta` of AS OF: the words that it is written with."""
+
 
 # Functions whose arguments have a grammar of their own; every other call is parsed as name and arguments.
 _OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY")
@@ -48,6 +51,8 @@ _WINDOW_TOKENS = {TokenType.BEGIN, TokenType.END}
 
 
 class LadleParser(StatementParser):
+    """Parses Ladle's statements and queries. Grammar that nothing acts on is left out, so that it is refused."""
+
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR}
     # TRANSFORM ... USING 'script' runs a program; as a plain call it is the array function.
@@ -63,6 +68,17 @@ class LadleParser(StatementParser):
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
     SET_OP_MODIFIERS: ClassVar[set[str]] = SparkParser.SET_OP_MODIFIERS | {"bounds"}
+    # Spark's forms, of which sqlglot knows some.
+    VERSION_PHRASES: ClassVar[dict[tuple[str, ...], str]] = {
+        (*before, word, "AS", "OF"): kind
+        for before in ((), ("FOR",))
+        for word, kind in (
+            ("TIMESTAMP", "TIMESTAMP"),
+            ("SYSTEM_TIME", "TIMESTAMP"),
+            ("VERSION", "VERSION"),
+            ("SYSTEM_VERSION", "VERSION"),
+        )
+    }
     _trying = 0
     """How many attempts are under way that may turn out to be something else."""
     # `array(1, 2)[0]` is an element of a call, not a second array.
@@ -94,11 +110,51 @@ class LadleParser(StatementParser):
             return this
         return super()._parse_bracket(this)
 
+    def _parse_version(self) -> exp.Version | None:
+        """`TIMESTAMP AS OF t` or `VERSION AS OF n`, and a window's bracket after it."""
+        start = self._curr
+        phrase = next((phrase for phrase in self.VERSION_PHRASES if self._match_text_seq(*phrase)), None)
+        if phrase is None:
+            return None
+        moment = self._parse_up_to_window() if self._curr else None
+        if moment is None:
+            self._refuse("a time after TIMESTAMP AS OF, or an entry of the log after VERSION AS OF")
+        version = exp.Version(this=self.VERSION_PHRASES[phrase], expression=moment, kind="AS OF")
+        version.update_positions(start)
+        version.meta[WORDS] = phrase
+        if self._match(TokenType.L_BRACKET, advance=False):
+            version.meta[BRACKET] = self._parse_window_bracket()
+        return version
+
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         alias = super()._parse_table_alias(alias_tokens)
         if alias is not None and self._match(TokenType.L_BRACKET, advance=False):
             alias.meta[BRACKET] = self._parse_window_bracket()
         return alias
+
+    def _parse_up_to_window(self) -> exp.Expr | None:
+        """An expression that a window may follow: `'2024-01-01' [ROWS 5]` is no element of a text."""
+        pairs = zip(self._tokens[self._index :], self._tokens[self._index + 1 :], strict=False)
+        kinds = ((one.token_type, other.token_type) for one, other in pairs)
+        windows = ((TokenType.L_BRACKET, TokenType.RANGE), (TokenType.L_BRACKET, TokenType.ROWS))
+        at = next((number for number, pair in enumerate(kinds, self._index) if pair in windows), None)
+        if at is None:
+            return self._parse_bitwise()
+        bracket = self._tokens[at]
+        end = Token(TokenType.SEMICOLON, bracket.text, bracket.line, bracket.col, bracket.start, bracket.end)
+        try:
+            self._put(at, end)
+            return self._parse_bitwise()
+        finally:
+            self._put(at, bracket)
+
+    def _put(self, at: int, token: Token) -> None:
+        """Another token at a place."""
+        self._tokens[at] = token
+        if at == self._index:
+            self._curr = token
+        elif at == self._index + 1:
+            self._next = token
 
     def _parse_window_bracket(self) -> exp.Expression:
         start = self._curr
@@ -185,7 +241,11 @@ class LadleParser(StatementParser):
 
 
 class Ladle(Spark):
+    """Ladle's dialect of SQL, for sqlglot."""
+
     class Tokenizer(Spark.Tokenizer):
+        """Spark's tokens, and the source of functions as one of them."""
+
         # `$$ ... $$` is the source of a function.
         HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = ["$"]
         HEREDOC_TAG_IS_IDENTIFIER: ClassVar[bool] = True

@@ -6,11 +6,10 @@ of its own, whose stack is large enough and which is stopped when time is up: Py
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -19,7 +18,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ladle.collector import uncollected
 from ladle.config import Settings
 from ladle.errors import InvocationTimeout, SqlError
-from ladle.sql.position import Source
+from ladle.sql.position import SourceText
+from ladle.thread_stop import ThreadStop
 
 _R = TypeVar("_R")
 
@@ -53,15 +53,18 @@ _WORDS = frozenset((TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, Token
 
 
 @dataclass(frozen=True)
-class Limits:
+class StatementLimits:
+    """How much a statement may be, and how long it may take to be read."""
+
     characters: int = Settings.statement_characters_max
     tokens: int = Settings.statement_tokens_max
     depth: int = Settings.statement_depth_max
     seconds: float = Settings.invoke_seconds_max
 
     @staticmethod
-    def of(settings: Settings) -> Limits:
-        return Limits(
+    def of(settings: Settings) -> StatementLimits:
+        """The limits that the settings say."""
+        return StatementLimits(
             settings.statement_characters_max,
             settings.statement_tokens_max,
             settings.statement_depth_max,
@@ -76,7 +79,7 @@ class Limits:
                 hint="push rows instead of inserting them, split the script, or raise the setting",
             )
 
-    def check(self, tokens: Sequence[Token], source: Source) -> None:
+    def check(self, tokens: Sequence[Token], source: SourceText) -> None:
         """Refuse a statement that is too large or nests too deep."""
         if len(tokens) > self.tokens:
             raise SqlError(
@@ -108,14 +111,14 @@ class Limits:
 def nesting(tokens: Sequence[Token]) -> tuple[int, Token]:
     """How deep a statement nests, and the token where that is."""
     depth, deepest = 0, tokens[0]
-    level, outside = _Level(), [0]
-    levels: list[_Level] = []
+    level, outside = _Nesting(), [0]
+    levels: list[_Nesting] = []
     for token in tokens:
         kind = token.token_type
         if kind in _OPENING:
             outside.append(outside[-1] + level.depth + 1)
             levels.append(level)
-            level = _Level(is_case=kind == TokenType.CASE)
+            level = _Nesting(is_case=kind == TokenType.CASE)
         elif kind in _CLOSING or (kind == TokenType.END and level.is_case):
             if levels:
                 level = levels.pop()
@@ -141,7 +144,7 @@ def nesting(tokens: Sequence[Token]) -> tuple[int, Token]:
 
 
 @dataclass
-class _Level:
+class _Nesting:
     """What stands side by side inside of one parenthesis."""
 
     is_case: bool = False
@@ -160,10 +163,11 @@ class TooDeep(SqlError):
 
 
 def too_deep() -> TooDeep:
+    """The error for a statement that nests too deeply."""
     return TooDeep("The statement is nested too deeply.", hint="give parts of it a name with WITH")
 
 
-class _Stop(BaseException):
+class _TimeUp(BaseException):
     """Ends work whose time is up."""
 
 
@@ -180,7 +184,7 @@ class _Apart(Generic[_R]):
         self._found: list[_R] = []
         self._error: BaseException | None = None
         self._done = threading.Event()
-        self._ending = threading.Lock()
+        self._stopper = ThreadStop(_TimeUp)
 
     def result(self, seconds: float) -> _R:
         with self._nesting_deep():
@@ -214,27 +218,23 @@ class _Apart(Generic[_R]):
         return thread
 
     def _run(self) -> None:
-        with suppress(_Stop):
-            try:
-                with uncollected():
-                    self._found.append(self._work())
-            except _Stop:
-                raise
-            except BaseException as error:  # whoever waits raises it
-                self._error = error
-        while not self._done.is_set():
-            with suppress(_Stop), self._ending:
-                # One that is still on its way would end the thread loudly.
-                _raise_in(threading.get_ident(), None)
-                self._done.set()
+        try:
+            self._stopper.run(self._do)
+        finally:
+            self._done.set()
+
+    def _do(self) -> None:
+        try:
+            with uncollected():
+                self._found.append(self._work())
+        except _TimeUp:
+            raise
+        except BaseException as error:  # whoever waits raises it
+            self._error = error
 
     def _stop(self, thread: threading.Thread) -> None:
         """Raise an exception in the thread, again where somebody catches it, until it has ended."""
-        assert thread.ident is not None
-        while not self._done.is_set():
-            with self._ending:
-                if not self._done.is_set():
-                    _raise_in(thread.ident, _Stop)
+        while self._stopper.send(thread):
             self._done.wait(_STOP_SECONDS)
 
     @contextmanager
@@ -250,9 +250,3 @@ class _Apart(Generic[_R]):
             with self._lock:
                 self._depths.remove(self._depth)
                 sys.setrecursionlimit(max([self._limit_before, *self._depths]))
-
-
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise an exception in a thread when it is next in Python code; None takes back one that is not raised yet."""
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ladle.errors import SqlError, unknown
+from ladle.errors import SqlError, TypeMismatch, unknown
 from ladle.plan import Plan
-from ladle.schema import Column, StreamSchema, TableSchema, require_time_column
+from ladle.schema import Column, Default, StreamSchema, TableSchema, require_time_column
 from ladle.sql.bounds import constant_us, interval_us
 from ladle.sql.changes import lower_delete, lower_insert, lower_update
 from ladle.sql.conform import arrow_type
+from ladle.sql.conformant.datatypes import position_of
+from ladle.sql.defaults import check_default
 from ladle.sql.drafts import (
     AddColumnDraft,
+    AddTableColumnDraft,
     AdvanceDraft,
     BackupDraft,
+    ColumnDraft,
     CreateFunctionDraft,
     CreateQueryDraft,
     CreateSourceDraft,
     CreateStreamDraft,
+    CreateTableAsDraft,
     CreateTableDraft,
     CreateTokenDraft,
     DeleteDraft,
@@ -27,21 +32,25 @@ from ladle.sql.drafts import (
     ExplainSelectDraft,
     GrantDraft,
     InsertDraft,
+    MergeDraft,
     SelectDraft,
     SetIdleAfterDraft,
     SetLatenessDraft,
     SetRetainDraft,
+    ShowCreateDraft,
     ShowDraft,
     SubscribeDraft,
     UpdateDraft,
     VerifyDraft,
 )
+from ladle.sql.merge_into import lower_merge
 from ladle.sql.names import Names
 from ladle.sql.planning import plan_of
-from ladle.sql.position import Source
-from ladle.sql.script import Chunk, draft
-from ladle.sql.statements import (
+from ladle.sql.position import SourceText
+from ladle.sql.script import StatementTokens, draft
+from ladle.sql.statement_types import (
     AddColumn,
+    AddTableColumn,
     Advance,
     Backup,
     CreateFunction,
@@ -49,6 +58,7 @@ from ladle.sql.statements import (
     CreateSource,
     CreateStream,
     CreateTable,
+    CreateTableAs,
     CreateToken,
     Describe,
     DropFunction,
@@ -66,6 +76,8 @@ from ladle.sql.statements import (
     SetIdleAfter,
     SetLateness,
     SetRetain,
+    ShowCreate,
+    ShowDerived,
     ShowFunctions,
     ShowGrants,
     ShowQueries,
@@ -73,13 +85,14 @@ from ladle.sql.statements import (
     ShowStreams,
     ShowTables,
     ShowTokens,
+    ShowViews,
     Statement,
     Subscribe,
     Verify,
 )
 
 
-def lower_tolerant_insert(chunk: Chunk, names: Names) -> Insert:
+def lower_tolerant_insert(chunk: StatementTokens, names: Names) -> Insert:
     """An INSERT into a stream whose plan tells what can't be cast instead of raising."""
     insert = draft(chunk)
     assert isinstance(insert, InsertDraft)
@@ -88,7 +101,7 @@ def lower_tolerant_insert(chunk: Chunk, names: Names) -> Insert:
     return lowered
 
 
-def lower(chunk: Chunk, names: Names) -> Statement:
+def lower(chunk: StatementTokens, names: Names) -> Statement:
     """One statement of a script."""
     source = chunk.source
     match draft(chunk):
@@ -96,22 +109,28 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return Select(plan_of(query, names, source))
         case ExplainSelectDraft(query, analyze):
             return ExplainSelect(plan_of(query, names, source), analyze)
-        case CreateQueryDraft(name, query, materialize, if_not_exists, replace):
+        case CreateQueryDraft(name, query, materialize, if_not_exists, replace, view):
             known = None if name is None else name.name
-            return CreateQuery(known, plan_of(query, names, source), materialize, if_not_exists, replace)
+            return CreateQuery(known, plan_of(query, names, source), materialize, if_not_exists, replace, view)
         case InsertDraft() as insert:
             return lower_insert(insert, names, source)
         case UpdateDraft() as update:
             return lower_update(update, names, source)
         case DeleteDraft() as delete:
             return lower_delete(delete, names, source)
+        case MergeDraft() as merge:
+            return lower_merge(merge, names, source)
         case CreateStreamDraft() as create:
-            return _create_stream(create, source)
+            return _create_stream(create, names, source)
         case CreateTableDraft(name, columns, if_not_exists):
-            schema = TableSchema(tuple(_column(*column) for column in columns))
+            schema = TableSchema(tuple(_declared(column, names, source) for column in columns))
             return CreateTable(name.name, schema, if_not_exists)
+        case CreateTableAsDraft(name, query, if_not_exists):
+            return CreateTableAs(name.name, plan_of(query, names, source), if_not_exists)
         case AddColumnDraft(stream, column):
-            return AddColumn(stream.name, _column(*column))
+            return AddColumn(stream.name, _declared(column, names, source))
+        case AddTableColumnDraft(table, column):
+            return AddTableColumn(table.name, _declared(column, names, source))
         case SetRetainDraft(stream, retain):
             return SetRetain(stream.name, _optional_us(retain, "RETAIN", source))
         case SetLatenessDraft(stream, lateness):
@@ -127,6 +146,8 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             if cascade:
                 raise SqlError(f"DROP {kind} takes no CASCADE: nothing depends on it.", position=source.of(name))
             return (DropSource if kind == "SOURCE" else DropToken)(name.name, if_exists)
+        case DropDraft("VIEW", name, cascade, if_exists):
+            return DropQuery(name.name, cascade, if_exists, view=True)
         case DropDraft(kind, name, cascade, if_exists):
             return _DROPS[kind](name.name, cascade=cascade, if_exists=if_exists)
         case CreateSourceDraft(name, stream, form, options, if_not_exists):
@@ -139,6 +160,8 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return _create_function(create)
         case ShowDraft(kind):
             return _SHOWS[kind]()
+        case ShowCreateDraft(kind, name):
+            return ShowCreate(kind, name.name)
         case DescribeDraft(parts, function):
             return Describe(".".join(part.name for part in parts), function)
         case ExplainQueryDraft(name, analyze):
@@ -147,8 +170,8 @@ def lower(chunk: Chunk, names: Names) -> Statement:
             return Backup(directory)
         case VerifyDraft():
             return Verify()
-        case SubscribeDraft(name, since):
-            return Subscribe(name.name, since)
+        case SubscribeDraft(name, how):
+            return Subscribe(name.name, how)
 
 
 _DROPS: dict[str, type[DropStream] | type[DropTable] | type[DropQuery] | type[DropFunction]] = {
@@ -161,31 +184,36 @@ _Shows = (
     type[ShowStreams]
     | type[ShowTables]
     | type[ShowQueries]
+    | type[ShowViews]
     | type[ShowFunctions]
     | type[ShowSources]
     | type[ShowTokens]
     | type[ShowGrants]
+    | type[ShowDerived]
 )
 _SHOWS: dict[str, _Shows] = {
     "STREAMS": ShowStreams,
     "TABLES": ShowTables,
     "QUERIES": ShowQueries,
+    "VIEWS": ShowViews,
     "FUNCTIONS": ShowFunctions,
     "SOURCES": ShowSources,
     "TOKENS": ShowTokens,
     "GRANTS": ShowGrants,
+    "DERIVED": ShowDerived,
 }
 
 
-def lower_select(chunk: Chunk, names: Names) -> Plan:
+def lower_select(chunk: StatementTokens, names: Names) -> Plan:
+    """The plan of a text that must be one SELECT."""
     parsed = draft(chunk)
     if not isinstance(parsed, SelectDraft):
         raise SqlError("A standing query is a SELECT.", position=chunk.source.at(chunk.tokens[0].start))
     return plan_of(parsed.query, names, chunk.source)
 
 
-def _create_stream(create: CreateStreamDraft, source: Source) -> CreateStream:
-    columns = tuple(_column(name, kind) for name, kind in create.columns)
+def _create_stream(create: CreateStreamDraft, names: Names, source: SourceText) -> CreateStream:
+    columns = tuple(_declared(column, names, source) for column in create.columns)
     timestamp = create.timestamp
     if timestamp is not None and timestamp.name.lower() not in {column.name.lower() for column in columns}:
         raise unknown("column", timestamp.name, [column.name for column in columns], position=source.of(timestamp))
@@ -204,11 +232,11 @@ def _create_stream(create: CreateStreamDraft, source: Source) -> CreateStream:
     )
 
 
-def _optional_us(interval: exp.Expression | None, what: str, source: Source) -> int | None:
+def _optional_us(interval: exp.Expression | None, what: str, source: SourceText) -> int | None:
     return None if interval is None else interval_us(interval, what, source)
 
 
-def _require_time(stream: exp.Identifier, what: str, names: Names, source: Source) -> None:
+def _require_time(stream: exp.Identifier, what: str, names: Names, source: SourceText) -> None:
     """Of a stream that is there; whoever runs the statement refuses others."""
     known = names.stream_schema(stream.name)
     if known is not None:
@@ -220,10 +248,37 @@ def _create_function(create: CreateFunctionDraft) -> CreateFunction:
         create.name.name,
         tuple(_column(name, kind) for name, kind in create.parameters),
         arrow_type(create.returns),
-        create.source,
+        create.source if isinstance(create.source, str) else create.source.sql,
+        inlined=not isinstance(create.source, str),
         if_not_exists=create.if_not_exists,
         replace=create.replace,
     )
+
+
+_NOT_KEPT = {
+    exp.DType.INTERVAL: (
+        "an INTERVAL can be computed with, not kept: Delta tables, which streams are, have none.",
+        "keep where it begins and ends, or its length as a number: BIGINT, DECIMAL(18,6)",
+    ),
+    exp.DType.VARIANT: (
+        "a VARIANT can be computed with on Spark, not kept: Arrow, in which segments are read, has none.",
+        "keep the JSON as STRING, and read it by parse_json, from_json or get_json_object; or use STRUCT",
+    ),
+}
+
+
+def _declared(draft: ColumnDraft, names: Names, source: SourceText) -> Column:
+    """A column of a stream or table; what its default comes to is not computed here."""
+    for kind in draft.type.find_all(exp.DataType):
+        form = exp.DType.INTERVAL if isinstance(kind.this, exp.Interval) else kind.this
+        if form in _NOT_KEPT:
+            message, hint = _NOT_KEPT[form]
+            raise TypeMismatch(f"Column '{draft.name.name}': {message}", hint=hint, position=position_of(draft.type))
+    column = _column(draft.name, draft.type)
+    if draft.default is None:
+        return column
+    check_default(draft.default, column, names, source)
+    return Column(column.name, column.type, Default(draft.default.sql))
 
 
 def _column(name: exp.Identifier, kind: exp.DataType) -> Column:

@@ -10,7 +10,7 @@ from ladle.schema import StreamSchema, TableSchema
 
 
 class Names(Protocol):
-    """Lookups ignore case and return None for what is not there."""
+    """Lookups ignore case and return None for what is not there. What one object answers never changes."""
 
     def stream_schema(self, name: str) -> tuple[str, StreamSchema] | None:
         """The declared name and schema; `trades.quarantine` is a stream too."""
@@ -32,10 +32,18 @@ class Names(Protocol):
         """A user's function, as it is now."""
         ...
 
-    def stream_names(self) -> Iterable[str]: ...
+    def stream_names(self) -> Iterable[str]:
+        """The names of the streams, for errors."""
+        ...
 
-    def table_names(self) -> Iterable[str]: ...
+    def table_names(self) -> Iterable[str]:
+        """The names of the tables, for errors."""
+        ...
 
-    def query_names(self) -> Iterable[str]: ...
+    def query_names(self) -> Iterable[str]:
+        """The names of the standing queries, for errors."""
+        ...
 
-    def function_names(self) -> Iterable[str]: ...
+    def function_names(self) -> Iterable[str]:
+        """The names of the functions, for errors."""
+        ...

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import SqlError
-from ladle.plan import Block, Joined, Plan, Residual, Scan, TableScan
+from ladle.plan import Block, JoinedForm, Plan, Residual, Scan, TableRead
+from ladle.plan.query import ROW
 from ladle.sql import shapes
+from ladle.sql.as_of_clause import as_of_each, as_of_table
 from ladle.sql.binder import Binder
 from ladle.sql.conform import NotConformant, check_functions, translate_query
 from ladle.sql.dialect import DIALECT, Bounds
-from ladle.sql.drafts import Query
-from ladle.sql.functions import resolve_functions
-from ladle.sql.joins import shared_joins
+from ladle.sql.drafts import QueryDraft
+from ladle.sql.folding import folding_of
+from ladle.sql.from_clause import bind_shared
+from ladle.sql.function_calls import resolve_functions
 from ladle.sql.limits import too_deep
 from ladle.sql.names import Names
-from ladle.sql.position import Source
+from ladle.sql.position import SourceText
 from ladle.sql.resolve import NOW, fix_now
 from ladle.sql.scopes import SCAN, TABLE, Around, Field, ScanDraft, TableDraft
+from ladle.sql.shared_joins import shared_joins
 from ladle.sql.sharing import queries_below
-from ladle.sql.sources import bind_shared
 from ladle.sql.trees import copied
 
+_LOOKED_AT_MAX = 20_000
+"""How nodes answer a longer text is found out when it is first asked."""
 
-def plan_of(query: Query, names: Names, source: Source) -> Plan:
+
+def plan_of(query: QueryDraft, names: Names, source: SourceText) -> Plan:
+    """Bind a query and split it into scans and a residual."""
     binder = Binder(names, source)
     tree, _ = bound(binder, query.tree)
     return finish(query.sql, binder, tree)
@@ -38,8 +46,8 @@ def bound(binder: Binder, query: exp.Expression) -> tuple[exp.Expression, tuple[
         tree = fix_now(query)
         check_functions(tree, binder.names.function_names())
         resolve_functions(tree, binder.names, binder.source, binder.functions)
-        binder.below, shared = queries_below(tree, binder.names)
-        ctes = [bind_shared(binder, name) for name in shared]
+        binder.below, shared = queries_below(tree, binder.names, binder.source)
+        ctes = [bind_shared(binder, read) for read in shared]
         done, fields = binder.query(tree, Around())
         if ctes:
             before = done.args.get("with_")
@@ -58,9 +66,10 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
         tree = tree.this
     drafted: list[ScanDraft | TableDraft] = [*binder.scans, *binder.tables]
     _part_aliases_from_columns(tree, {name.lower() for each in drafted for name in each.schema.arrow.names})
-    scans, tables = _scans(binder.scans, tree), _tables(binder.tables, tree)
-    # What is read beside a scan is not folded or picked from it.
+    scans, tables = _scans(binder, tree), _tables(binder.tables, tree)
+    # What is read beside a scan is not picked from it.
     alone = () if tables else binder.scans
+    _count_exactly(tree)
     spark_sql = tree.sql(DIALECT)
     uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
     queries = tuple(binder.queries)
@@ -68,7 +77,7 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
     duckdb_sql: str | None = None
     why_spark: str | None = None
     schema: pa.Schema | None = None
-    read: list[Scan | TableScan] = [*scans, *tables]
+    read: list[Scan | TableRead] = [*scans, *tables]
     relations = {
         each.relation: pa.schema([draft.schema.arrow.field(name) for name in each.columns])
         for each, draft in zip(read, drafted, strict=True)
@@ -82,16 +91,21 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
         schema = schema if schema is not None else translated.schema
     except NotConformant as error:
         why_spark = None if projection is not None else error.reason
-    # Whatever the tree can't answer, DuckDB does.
-    aggregate = shapes.aggregate(tree, alone) if duckdb_sql is not None else None
-    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now, aggregate)
+    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now)
     joined = _joined(tree, binder.scans, relations) if duckdb_sql is not None else None
-    return Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()), joined, tables)
+    plan = Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()), joined, tables)
+    if any(ROW in each.columns for each in tables):
+        return replace(plan, residual=replace(residual, foldings=()))  # nodes know nothing of numbers of rows
+    if len(spark_sql) > _LOOKED_AT_MAX:
+        return plan
+    folding = folding_of(plan, binder.names)
+    return replace(plan, residual=replace(residual, foldings=() if folding is None else (folding,)))
 
 
-def _joined(tree: exp.Expression, drafts: Sequence[ScanDraft], relations: Mapping[str, pa.Schema]) -> Joined | None:
+def _joined(tree: exp.Expression, drafts: Sequence[ScanDraft], relations: Mapping[str, pa.Schema]) -> JoinedForm | None:
     """The statement over joins that can be shared."""
-    found = shared_joins(tree, drafts)
+    # Pairs are those of the present.
+    found = None if any(each.past is not None for each in drafts) else shared_joins(tree, drafts)
     if found is None:
         return None
     over, joins, schemas = found
@@ -101,7 +115,19 @@ def _joined(tree: exp.Expression, drafts: Sequence[ScanDraft], relations: Mappin
         return None
     uses_now = any(node.name == NOW for node in over.find_all(exp.Placeholder))
     projection = shapes.picked(over, joins[0].relation, schemas[joins[0].relation])
-    return Joined(joins, Residual(over.sql(DIALECT), translated.sql, projection, None, uses_now))
+    return JoinedForm(joins, Residual(over.sql(DIALECT), translated.sql, projection, None, uses_now))
+
+
+def _count_exactly(tree: exp.Expression) -> None:
+    """`approx_count_distinct(x)` becomes `count(DISTINCT x)`, which is as precise as was asked for, in both engines."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        around = call.parent.parent if isinstance(call.parent, exp.Filter) else call.parent
+        plain = not isinstance(call.expressions[0] if call.expressions else None, exp.Distinct)
+        if call.name.lower() == "approx_count_distinct" and plain and call.expressions:
+            if isinstance(around, exp.Window) and call.find_ancestor(exp.Window) is around:
+                continue  # Spark counts no DISTINCT values over a window
+            call.set("this", "count")
+            call.set("expressions", [exp.Distinct(expressions=[call.expressions[0]])])
 
 
 def _part_aliases_from_columns(tree: exp.Expression, columns: set[str]) -> None:
@@ -123,24 +149,26 @@ def _part_aliases_from_columns(tree: exp.Expression, columns: set[str]) -> None:
         identifier.set("this", renamed.get(identifier.name, identifier.name))
 
 
-def _scans(drafts: Sequence[ScanDraft], tree: exp.Expression) -> tuple[Scan, ...]:
+def _scans(binder: Binder, tree: exp.Expression) -> tuple[Scan, ...]:
     needed = _needed(tree, SCAN)
+    moments = as_of_each(binder.scans, binder.past_tables)
     scans = []
-    for number, drafted in enumerate(drafts):
+    for number, (drafted, as_of) in enumerate(zip(binder.scans, moments, strict=True)):
         columns = needed.get(number) or {drafted.schema.timestamp_column}
         ordered = tuple(name for name in drafted.schema.arrow.names if name in columns)
-        scans.append(Scan(drafted.relation, Block(drafted.stream, tuple(drafted.factors)), drafted.window, ordered))
+        block = Block(drafted.stream, tuple(drafted.factors))
+        scans.append(Scan(drafted.relation, block, drafted.window, ordered, as_of))
     return tuple(scans)
 
 
-def _tables(drafts: Sequence[TableDraft], tree: exp.Expression) -> tuple[TableScan, ...]:
+def _tables(drafts: Sequence[TableDraft], tree: exp.Expression) -> tuple[TableRead, ...]:
     needed = _needed(tree, TABLE)
     tables = []
     for number, drafted in enumerate(drafts):
         # A relation without columns could not tell how many rows it has.
         columns = needed.get(number) or {drafted.schema.names[0]}
         ordered = tuple(name for name in drafted.schema.names if name in columns)
-        tables.append(TableScan(drafted.relation, drafted.table, ordered))
+        tables.append(TableRead(drafted.relation, drafted.table, ordered, as_of_table(drafted)))
     return tuple(tables)
 
 

@@ -10,12 +10,13 @@ from ladle.errors import Position
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """The text that trees of one statement were parsed from."""
 
     text: str
 
     def at(self, offset: int) -> Position:
+        """The line and column of a place in the text, counted from one."""
         before = self.text[:offset]
         return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 

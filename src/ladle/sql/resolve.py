@@ -220,6 +220,7 @@ def in_aggregate(node: exp.Expr) -> bool:
 
 
 def is_aggregate_call(node: exp.Expr) -> bool:
+    """Whether a node calls an aggregate that the parser does not know as one."""
     return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
 
 
@@ -238,6 +239,7 @@ def has_aggregate(node: exp.Expression) -> bool:
 
 
 def now_parameter() -> exp.Placeholder:
+    """The parameter that NOW is bound to."""
     return exp.Placeholder(this=NOW)
 
 

@@ -13,14 +13,17 @@ from sqlglot import exp
 
 from ladle.errors import Position, SqlError, Unsupported, unknown
 from ladle.plan import Factor, TimeWindow, Window
-from ladle.schema import StreamSchema, TableSchema
-from ladle.sql.position import Source
+from ladle.schema import StreamSchema, TableSchema, as_written
+from ladle.sql.position import SourceText
 
 SCAN = "ladle_scan"
 """Key in a bound column's `meta`: the number of the scan it reads."""
 
 TABLE = "ladle_table"
 """Key in a bound column's `meta`: the number of the table it reads."""
+
+NUMBERED = "ladle_numbered"
+"""Key in the `meta` of a mention of a table: its scan has the numbers of its rows."""
 
 NAME = "ladle_name"
 """Key in a bound column's `meta`: the name people know it by."""
@@ -53,10 +56,12 @@ class Relation:
     """Whether a condition of WHERE on it may be applied before the join."""
 
     def find(self, name: str) -> list[Field]:
+        """The columns of that name; hidden ones only if there are no others."""
         hits = [item for item in self.fields if item.name.lower() == name]
         return hits or [item for item in self.hidden if item.name.lower() == name]
 
     def column(self, item: Field) -> exp.Column:
+        """A column of this relation as a node, qualified."""
         node = exp.column(exp.to_identifier(item.column, quoted=True), table=exp.to_identifier(self.alias, quoted=True))
         node.meta[NAME] = item.name
         if self.scan is not None:
@@ -68,7 +73,9 @@ class Relation:
 
 @dataclass
 class Scope:
-    source: Source
+    """The relations that a query's expressions may name, and the scope around them."""
+
+    source: SourceText
     parent: Scope | None = None
     relations: list[Relation] = field(default_factory=list)
     merged: dict[str, exp.Expression] = field(default_factory=dict)
@@ -76,12 +83,14 @@ class Scope:
     merged_names: dict[str, str] = field(default_factory=dict)
 
     def chain(self) -> Iterator[Scope]:
+        """This scope, and those around it."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
             scope = scope.parent
 
     def add(self, relation: Relation, position: Position | None) -> None:
+        """Add a relation. A name that another one has is refused."""
         taken = {qualifier for other in self.relations for qualifier in other.qualifiers}
         if clash := taken.intersection(relation.qualifiers):
             name = ".".join(next(iter(clash)))
@@ -162,7 +171,9 @@ class Scope:
             if any(each.lower() in names[:-1] for each, _ in columns):
                 raise Unsupported("EXCEPT leaves out columns, not fields inside of them.", position=position)
             known = [
-                each if len(names) == 1 or owner is None else f"{'.'.join(owner.qualifiers[0])}.{each}"
+                as_written(each)
+                if len(names) == 1 or owner is None
+                else f"{'.'.join(owner.qualifiers[0])}.{as_written(each)}"
                 for (each, _), owner in zip(columns, owners, strict=True)
             ]
             raise unknown("column", name, known, position=position)
@@ -182,6 +193,7 @@ class Scope:
         return next((each for scope in self.chain() for each in scope.relations if each.alias == table), None)
 
     def relation(self, parts: Sequence[exp.Identifier]) -> Relation | None:
+        """The relation that a qualifier means, here or around; or None."""
         names = tuple(part.name.lower() for part in parts)
         for scope in self.chain():
             for relation in scope.relations:
@@ -190,12 +202,28 @@ class Scope:
         return None
 
     def unknown_column(self, parts: Sequence[exp.Identifier]) -> Exception:
+        """The error for a column that no relation has, with those there are."""
         known: list[str] = []
         for relation in self.relations:
             prefix = ".".join(relation.qualifiers[0]) + "." if len(parts) > 1 or len(self.relations) > 1 else ""
-            known.extend(prefix + item.name for item in (*relation.fields, *relation.hidden))
+            known.extend(prefix + as_written(item.name) for item in (*relation.fields, *relation.hidden))
         name = ".".join(part.name for part in parts)
         return unknown("column", name, known, position=self.source.of(parts[0]))
+
+
+@dataclass(frozen=True)
+class Past:
+    """The moment that AS OF says: a time, or an entry of the log."""
+
+    us: int | None = None
+    entry: int | None = None
+    of: str | None = None
+    """The standing query that is read then: NOW is that of all streams that it reads."""
+
+    @property
+    def of_tables(self) -> Past:
+        """What counts of it for a table, which has no NOW."""
+        return Past(self.us, self.entry)
 
 
 @dataclass
@@ -207,19 +235,25 @@ class ScanDraft:
     schema: StreamSchema
     window: Window
     factors: list[Factor] = field(default_factory=list)
+    past: Past | None = None
 
 
 @dataclass(frozen=True)
 class TableDraft:
-    """A table that a query mentions, while it is being bound; it is one however often it is mentioned."""
+    """A table that a query mentions, while it is being bound; as of one moment it is one however often it is
+    mentioned.
+    """
 
     relation: str
     table: str
     schema: TableSchema
+    past: Past | None = None
 
 
 @dataclass(frozen=True)
 class Cte:
+    """A common table expression: its name and its columns."""
+
     name: str
     fields: tuple[Field, ...]
 
@@ -241,4 +275,5 @@ def _fields_of(node: exp.Expression, parts: Sequence[exp.Identifier]) -> exp.Exp
 
 
 def parts_of(column: exp.Column) -> list[exp.Identifier]:
+    """The parts of a column's name, the qualifier first."""
     return [part for part in column.parts if isinstance(part, exp.Identifier)]

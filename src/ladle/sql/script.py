@@ -13,10 +13,10 @@ from ladle.errors import SqlError
 from ladle.sql.dialect import DIALECT, LadleParser
 from ladle.sql.drafts import Draft, SelectDraft
 from ladle.sql.grammar import STATEMENTS
-from ladle.sql.limits import Limits, too_deep
-from ladle.sql.position import Source
+from ladle.sql.limits import StatementLimits, too_deep
+from ladle.sql.literal_rows import literal_rows
+from ladle.sql.position import SourceText
 from ladle.sql.understood import check_draft
-from ladle.sql.values import scan
 
 _AFTER_FROM = (
     "a comma, an operator, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, BEGIN ... END ..., or the end of the statement"
@@ -27,39 +27,40 @@ _FIRST_WORDS = {each.partition(" ")[0] for each in STATEMENTS.split(", ")} | {"W
 
 
 @dataclass(frozen=True)
-class Chunk:
+class StatementTokens:
     """The tokens of one statement of a script."""
 
     tokens: list[Token]
-    source: Source
+    source: SourceText
 
     @property
     def text(self) -> str:
+        """The statement's own part of the text."""
         return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]
 
 
-def chunks(text: str, limits: Limits | None = None) -> list[Chunk]:
+def chunks(text: str, limits: StatementLimits | None = None) -> list[StatementTokens]:
     """A script's statements, within their limits; empty ones are left out."""
     if limits is not None:
         limits.check_text(text)
-    source = Source(text)
+    source = SourceText(text)
     found: list[list[Token]] = [[]]
     for token in _tokens(text):
         if token.token_type == TokenType.SEMICOLON:
             found.append([])
         else:
             found[-1].append(token)
-    whole = [Chunk(tokens, source) for tokens in found if tokens]
+    whole = [StatementTokens(tokens, source) for tokens in found if tokens]
     if limits is not None:
         for chunk in whole:
             limits.check(chunk.tokens, source)
     return whole
 
 
-def statements(text: str, limits: Limits | None = None) -> list[str]:
+def statements(text: str, limits: StatementLimits | None = None) -> list[str]:
     """The texts of a script's statements."""
     begin, found = 0, []
-    while (scanned := scan(text, begin)) is not None:
+    while (scanned := literal_rows(text, begin)) is not None:
         found.append(text[begin : scanned.end].strip().removesuffix(";").rstrip())
         begin = scanned.end
     try:
@@ -73,7 +74,7 @@ def is_unfinished(text: str) -> bool:
     """Whether a shell waits for more: a string, name or comment is open, or a statement has begun that no semicolon
     ends. What begins with no word of a statement is not one, and to be told.
     """
-    scanned = scan(text)
+    scanned = literal_rows(text)
     if scanned is not None and not text[scanned.end :].strip():
         return not scanned.closed
     try:
@@ -86,7 +87,7 @@ def is_unfinished(text: str) -> bool:
     return first.text.upper() in _FIRST_WORDS or first.token_type == TokenType.L_PAREN
 
 
-def draft(chunk: Chunk) -> Draft:
+def draft(chunk: StatementTokens) -> Draft:
     """One statement's draft."""
     parser = LadleParser(dialect=DIALECT)
     try:
@@ -99,7 +100,7 @@ def draft(chunk: Chunk) -> Draft:
         raise too_deep() from None
 
 
-def bound_tree(chunk: Chunk) -> exp.Expression:
+def bound_tree(chunk: StatementTokens) -> exp.Expression:
     """The tree of a query's text that the binder made; what it says was checked before it was bound."""
     try:
         parsed = LadleParser(dialect=DIALECT).statement(chunk.tokens, chunk.source.text)
@@ -111,7 +112,8 @@ def bound_tree(chunk: Chunk) -> exp.Expression:
     return parsed.query.tree
 
 
-def only_chunk(text: str, limits: Limits | None = None) -> Chunk:
+def only_chunk(text: str, limits: StatementLimits | None = None) -> StatementTokens:
+    """The one statement of a text; none, or several, is an error."""
     found = chunks(text, limits)
     if not found:
         raise SqlError("There is no statement here.", hint="write one, like SELECT * FROM stream")
@@ -137,16 +139,18 @@ def _tokens(text: str) -> list[Token]:
                 raise SqlError(
                     f"The {name} that begins here has no end.",
                     hint=f"close it with {quote}",
-                    position=Source(text).at(offset),
+                    position=SourceText(text).at(offset),
                 ) from None
         if "/*" in text:
             raise SqlError(
-                "A comment has no end.", hint="close it with */", position=Source(text).at(text.rindex("/*"))
+                "A comment has no end.", hint="close it with */", position=SourceText(text).at(text.rindex("/*"))
             ) from None
-        raise SqlError("This text can't be read as SQL.", position=Source(text).at(max(error.start or 0, 0))) from None
+        raise SqlError(
+            "This text can't be read as SQL.", position=SourceText(text).at(max(error.start or 0, 0))
+        ) from None
 
 
-def _sql_error(error: ParseError, token: Token | None, chunk: Chunk, hint: str | None) -> SqlError:
+def _sql_error(error: ParseError, token: Token | None, chunk: StatementTokens, hint: str | None) -> SqlError:
     description = str(error.errors[0].get("description") or "") if error.errors else str(error)
     last = chunk.tokens[-1]
     position = chunk.source.at(token.start if token else last.end + 1)
@@ -164,13 +168,13 @@ def _sql_error(error: ParseError, token: Token | None, chunk: Chunk, hint: str |
         return SqlError(f"Unexpected {found}.", hint=hint, position=position)
     if description.startswith(("Found multiple 'BEGIN'", "Found multiple 'END'")):
         return SqlError("A query has one window: BEGIN and END stand side by side, once.", position=position)
-    return SqlError(f"{description.rstrip('.')}.", position=position)
+    return SqlError(f"{description.rstrip('.')}.", hint=hint, position=position)
 
 
 _CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "BEGIN", "LATERAL")
 
 
-def _misspelt(token: Token | None, chunk: Chunk) -> str | None:
+def _misspelt(token: Token | None, chunk: StatementTokens) -> str | None:
     """`SELECT * FORM t`: the word before what can't be read may have been meant as one that begins a clause."""
     index = chunk.tokens.index(token) if token in chunk.tokens else 0
     for word in [each.text.upper() for each in chunk.tokens[max(index - 1, 0) : index + 1][::-1]]:

@@ -11,11 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlglot import exp
 
+from ladle.sql.as_of_clause import past_of
 from ladle.sql.drafts import SelectDraft
 from ladle.sql.names import Names
+from ladle.sql.position import SourceText
+from ladle.sql.scopes import Past
 from ladle.sql.script import draft, only_chunk
 from ladle.sql.trees import copied
 
@@ -25,48 +29,56 @@ _LEVELS_MAX = 8
 """Queries inside of queries that are bound in their places."""
 
 
+class Read(NamedTuple):
+    """A standing query by its name in lower case, and as of which moment it is read."""
+
+    name: str
+    past: Past | None
+
+
 @dataclass(frozen=True)
 class Below:
-    """A standing query that a statement reads, itself or through another."""
+    """A standing query that a statement reads, itself or through another, as of one moment."""
 
     name: str
     text: str
     tree: exp.Expression
     """As parsed; whoever binds it takes a copy."""
-    reads: Mapping[str, int]
-    """The queries that it mentions, by their names in lower case, and how often."""
+    past: Past | None
+    """The moment that it is read at, if AS OF says one."""
+    reads: Mapping[Read, int]
+    """The queries that it mentions, and how often."""
 
     def written(self) -> exp.Expression:
+        """A copy of the tree, to be changed."""
         return copied(self.tree)
 
 
-def queries_below(tree: exp.Expression, names: Names) -> tuple[dict[str, Below], list[str]]:
-    """All standing queries that a tree reads, by their names in lower case; and those of them that are to be bound
-    before it, the lowest first.
-    """
-    known: dict[str, Below] = {}
-    own = _mentioned(tree, names)
-    waiting = [(name, names) for name in own]
+def queries_below(tree: exp.Expression, names: Names, source: SourceText) -> tuple[dict[Read, Below], list[Read]]:
+    """All standing queries that a tree reads; and those of them that are to be bound before it, the lowest first."""
+    known: dict[Read, Below] = {}
+    own = _mentioned(tree, names, source, None)
+    waiting = [(read, names) for read in own]
     while waiting:
-        name, seen = waiting.pop()
-        found = seen.query_sql(name)
-        if name in known or found is None:
+        read, seen = waiting.pop()
+        found = seen.query_sql(read.name)
+        if read in known or found is None:
             continue
         declared, text = found
         parsed = draft(only_chunk(text))
         assert isinstance(parsed, SelectDraft)
         inside = names.inside(declared)
-        reads = _mentioned(parsed.query.tree, inside)
-        known[name] = Below(declared, text, parsed.query.tree, reads)
+        reads = _mentioned(parsed.query.tree, inside, SourceText(text), read.past)
+        known[read] = Below(declared, text, parsed.query.tree, read.past, reads)
         waiting += [(each, inside) for each in reads]
     return known, _shared(own, known)
 
 
-def _shared(own: Mapping[str, int], known: Mapping[str, Below]) -> list[str]:
+def _shared(own: Mapping[Read, int], known: Mapping[Read, Below]) -> list[Read]:
     """Which queries are written once, lowest first."""
-    places: Counter[str] = Counter(own)
+    places: Counter[Read] = Counter(own)
     levels = dict.fromkeys(own, 1)
-    shared: list[str] = []
+    shared: list[Read] = []
     for name in _from_above(known):
         if places[name] > _PLACES_MAX or levels[name] > _LEVELS_MAX:
             shared.append(name)
@@ -77,9 +89,9 @@ def _shared(own: Mapping[str, int], known: Mapping[str, Below]) -> list[str]:
     return shared[::-1]
 
 
-def _from_above(known: Mapping[str, Below]) -> list[str]:
+def _from_above(known: Mapping[Read, Below]) -> list[Read]:
     """The queries in an order in which each comes before those that it reads."""
-    readers: Counter[str] = Counter()
+    readers: Counter[Read] = Counter()
     for below in known.values():
         readers.update(below.reads.keys())
     ready = [name for name in known if not readers[name]]
@@ -94,14 +106,14 @@ def _from_above(known: Mapping[str, Below]) -> list[str]:
     return order
 
 
-def _mentioned(tree: exp.Expression, names: Names) -> Counter[str]:
-    """The standing queries that a text names, and how often. A common table expression of the same name counts too,
-    which makes no difference to any answer.
+def _mentioned(tree: exp.Expression, names: Names, source: SourceText, past: Past | None) -> Counter[Read]:
+    """The standing queries that a text, itself read as of a moment, names, and how often. A common table expression of
+    the same name counts too, which makes no difference to any answer.
     """
-    found: Counter[str] = Counter()
+    found: Counter[Read] = Counter()
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and len(table.parts) == 1:
             name = table.name
             if names.stream_schema(name) is None and names.table_schema(name) is None and names.query_sql(name):
-                found[name.lower()] += 1
+                found[Read(name.lower(), past_of(table, source, name.lower()) or past)] += 1
     return found

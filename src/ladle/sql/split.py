@@ -21,8 +21,8 @@ from sqlglot import exp
 from ladle.plan import Factor
 from ladle.sql.conform import NotConformant, translate_factor
 from ladle.sql.dialect import DIALECT
-from ladle.sql.functions import functions_of
-from ladle.sql.ranges import ranges_of
+from ladle.sql.factor_ranges import ranges_of
+from ladle.sql.function_calls import functions_of
 from ladle.sql.resolve import scans_of
 from ladle.sql.scopes import Scope
 from ladle.sql.trees import copied, make_shallow

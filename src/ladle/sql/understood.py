@@ -16,8 +16,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ladle.errors import LadleError, Position, SqlError, Unsupported
 from ladle.sql.conformant.datatypes import SPARK_TYPES, unknown_type
 from ladle.sql.dialect import BRACKET
-from ladle.sql.drafts import DeleteDraft, Draft, Query, UpdateDraft
-from ladle.sql.position import Source
+from ladle.sql.dialect import WORDS as WRITTEN
+from ladle.sql.drafts import DeleteDraft, Draft, QueryDraft, UpdateDraft
+from ladle.sql.position import SourceText
 from ladle.sql.vocabulary import CLASSES, HANDLED, MAY_BE_FALSE, REFUSED, WORDS
 
 _LEAVES = frozenset(
@@ -46,11 +47,11 @@ _SYNTAX_TEXT = """
     CURRENT CURRENT_DATE CURRENT_ROLE CURRENT_TIMESTAMP CURRENT_USER DATE DEC DECIMAL DELETE DESC DISTINCT DIV
     DOUBLE ELSE END ESCAPE EXCEPT EXISTS EXTRACT FALSE FETCH FILTER FIRST FLOAT FOLLOWING FOR FROM FULL GROUP HAVING
     IF IGNORE ILIKE IN INNER INT INTEGER INTERSECT INTERVAL IS ISNULL JOIN LAST LATERAL LEADING LEFT LIKE LIMIT LONG
-    MAP MINUS NATURAL NEXT NOT NOTNULL NULL NULLS NUMERIC OFFSET ON ONLY OR OUTER OVER OVERLAY PARTITION PLACING
-    POSITION PRECEDING RANGE REAL RECURSIVE REGEXP RESPECT RIGHT RLIKE ROLLUP ROW ROWS SELECT SEMI SESSION_USER SET
-    SETMINUS SETS SHORT SMALLINT SOME STRING STRUCT SUBSTR SUBSTRING TABLE THEN TIMESTAMP TIMESTAMP_LTZ
-    TIMESTAMP_NTZ TINYINT TO TRAILING TRIM TRUE TRY_CAST UNBOUNDED UNION UNKNOWN UPDATE USING VALUES VARCHAR VARIANT
-    VIEW VOID WHEN WHERE WINDOW WITH WITHIN
+    MAP MINUS NATURAL NEXT NOT NOTNULL NULL NULLS NUMERIC OFFSET ON ONLY OR OUTER OVER OVERLAY PARTITION PIVOT
+    PLACING POSITION PRECEDING QUALIFY RANGE REAL RECURSIVE REGEXP RESPECT RIGHT RLIKE ROLLUP ROW ROWS SELECT SEMI
+    SESSION_USER SET SETMINUS SETS SHORT SMALLINT SOME STRING STRUCT SUBSTR SUBSTRING TABLE THEN TIMESTAMP TIMESTAMP_LTZ
+    TIMESTAMP_NTZ TINYINT TO TRAILING TRIM TRUE TRY_CAST UNBOUNDED UNION UNKNOWN UNPIVOT UPDATE USING VALUES
+    VARCHAR VARIANT VIEW VOID WHEN WHERE WINDOW WITH WITHIN
 """
 _SYNTAX_PAIRS = ("GROUP BY", "ORDER BY", "PARTITION BY", "GROUPING SETS", "DISTRIBUTE BY", "SORT BY")
 _SYNTAX = frozenset((*_SYNTAX_TEXT.split(), *_SYNTAX_PAIRS))
@@ -106,23 +107,23 @@ Found = dict[str, int]
 """How often each name, text and number is in a tree, in upper case."""
 
 
-def check_draft(draft: Draft, source: Source, tokens: Sequence[Token]) -> None:
+def check_draft(draft: Draft, source: SourceText, tokens: Sequence[Token]) -> None:
     """Refuse a statement of which some part would be ignored."""
     found: Found = {}
     for part in _parts(draft):
-        if isinstance(part, Query):
+        if isinstance(part, QueryDraft):
             inside: Found = {}
             _check_tree(part.tree, source, part.tokens, inside)
             _check_words(inside, source, part.tokens)
         else:
             _check_tree(part, source, tokens, found)
     if isinstance(draft, UpdateDraft | DeleteDraft):
-        _check_words(found, source, tokens)
+        _check_words(found, source, tokens[1:])  # without the statement's own word
 
 
-def _parts(value: object) -> Iterator[Query | exp.Expr]:
+def _parts(value: object) -> Iterator[QueryDraft | exp.Expr]:
     """The queries and the other trees that a draft holds."""
-    if isinstance(value, Query | exp.Expr):
+    if isinstance(value, QueryDraft | exp.Expr):
         yield value
     elif isinstance(value, tuple):
         for each in value:
@@ -132,7 +133,7 @@ def _parts(value: object) -> Iterator[Query | exp.Expr]:
             yield from _parts(getattr(value, each.name))
 
 
-def _check_tree(tree: exp.Expr, source: Source, tokens: Sequence[Token], found: Found) -> None:
+def _check_tree(tree: exp.Expr, source: SourceText, tokens: Sequence[Token], found: Found) -> None:
     """Refuse a node, or an argument of one, that is not listed, at its place. Adds what it holds to `found`."""
     stack: list[exp.Expr] = [tree]
     while stack:
@@ -161,6 +162,11 @@ def _check_tree(tree: exp.Expr, source: Source, tokens: Sequence[Token], found: 
             _check_together(node, source, tokens)
         elif isinstance(node, exp.DataType):
             _check_type(node, source, tokens)
+        elif kind is exp.Version:
+            for word in node.meta.get(WRITTEN, ()):
+                found[word] = found.get(word, 0) + (word not in _SYNTAX)
+        elif kind is exp.Union and node.args.get("by_name"):
+            found["NAME"] = found.get("NAME", 0) + 1
         elif kind is exp.ColumnDef:
             # STRUCT<a: INT>; elsewhere a colon would be a path into a text
             found[":"] = found.get(":", 0) + 1
@@ -168,12 +174,12 @@ def _check_tree(tree: exp.Expr, source: Source, tokens: Sequence[Token], found: 
             stack.append(bracket)
 
 
-def _check_type(node: exp.DataType, source: Source, tokens: Sequence[Token]) -> None:
+def _check_type(node: exp.DataType, source: SourceText, tokens: Sequence[Token]) -> None:
     if isinstance(node.this, exp.DType) and node.this not in SPARK_TYPES:
         raise unknown_type(node, _position(node.this.value, node, source, tokens))
 
 
-def _check_words(found: Found, source: Source, tokens: Sequence[Token]) -> None:
+def _check_words(found: Found, source: SourceText, tokens: Sequence[Token]) -> None:
     """Refuse a name or constant of the text that is not in its tree, and a word that no listed node is written with."""
     for index, token in enumerate(tokens):
         word = token.text.upper()
@@ -212,11 +218,11 @@ def _is_rewritten(tokens: Sequence[Token], index: int) -> bool:
     return last in ("INTERVAL", "RANGE") or last in _UNITS or before in (["VARCHAR", "("], ["CHAR", "("])
 
 
-_BRACKETED = frozenset((exp.Table, exp.TableAlias))
+_BRACKETED = frozenset((exp.Table, exp.TableAlias, exp.Version))
 _NOT_TOGETHER = frozenset((exp.Window, exp.Group, exp.TableAlias, exp.Values, exp.Any, exp.All))
 
 
-def _check_together(node: exp.Expr, source: Source, tokens: Sequence[Token]) -> None:
+def _check_together(node: exp.Expr, source: SourceText, tokens: Sequence[Token]) -> None:
     """Refuse what is understood apart, and not together."""
     match node:
         case exp.Window(args={"alias": exp.Expr()}) if any(
@@ -237,7 +243,7 @@ def _check_together(node: exp.Expr, source: Source, tokens: Sequence[Token]) -> 
             raise _refusal(f"{node.key.upper()} before a query", node, source, tokens, "write IN or EXISTS")
 
 
-def _check_word(node: exp.Expr, name: str, value: object, source: Source, tokens: Sequence[Token]) -> None:
+def _check_word(node: exp.Expr, name: str, value: object, source: SourceText, tokens: Sequence[Token]) -> None:
     if (value.upper() if isinstance(value, str) else value) not in WORDS[type(node), name]:
         raise _refusal(_word(node, name, value), node, source, tokens)
 
@@ -262,12 +268,10 @@ def _written(node: exp.Expr, name: str, value: object, tokens: Sequence[Token]) 
             return "CORRESPONDING" if corresponding else "BY NAME"
         case exp.SetOperation(), "side":
             return f"{str(value).upper()} {node.key.upper()}"
-        case exp.Table(args={"version": exp.Version() as version}), "version":
-            return f"{version.name.upper()} AS OF"
     return REFUSED.get(type(node), {}).get(name, f"this form of {node.key.upper()}")
 
 
-def _unlisted(node: exp.Expr, source: Source, tokens: Sequence[Token]) -> LadleError:
+def _unlisted(node: exp.Expr, source: SourceText, tokens: Sequence[Token]) -> LadleError:
     """The error for a node of a class that is not listed."""
     match node:
         case exp.Placeholder(parent=exp.Table()):
@@ -281,7 +285,7 @@ def _unlisted(node: exp.Expr, source: Source, tokens: Sequence[Token]) -> LadleE
 
 
 def _refusal(
-    what: str, node: exp.Expr, source: Source, tokens: Sequence[Token], hint: str | None = None
+    what: str, node: exp.Expr, source: SourceText, tokens: Sequence[Token], hint: str | None = None
 ) -> Unsupported:
     if what in ("CORRESPONDING", "BY NAME"):
         hint = "set operations match columns by position: select them in the same order on both sides"
@@ -289,7 +293,7 @@ def _refusal(
     return Unsupported(f"{what[0].upper()}{what[1:]} is not part of Ladle's SQL.", hint=hint, position=position)
 
 
-def _position(what: str, node: exp.Expr, source: Source, tokens: Sequence[Token]) -> Position | None:
+def _position(what: str, node: exp.Expr, source: SourceText, tokens: Sequence[Token]) -> Position | None:
     """Where the words of the clause stand, else where the node does, or the nearest node around it."""
     words = [word.strip(",") for word in what.split()]
     words = words[: next((i for i, word in enumerate(words) if not word.isupper()), len(words))]

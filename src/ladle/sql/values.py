@@ -1,21 +1,18 @@
 """`INSERT INTO name VALUES (...), ...` of plain literals, read without the parser: a thousand rows take milliseconds.
 
-A regular expression takes a row at a time: strings without escapes, numbers without exponents, TRUE, FALSE, NULL,
-`DATE '...'` and `TIMESTAMP '...'`. Whatever else there is in a statement, and whatever is wrong with it, is left to the
-parser. Values are cast to their columns' types as Spark casts literals; those that can't be are told by row.
+The literals are found by `literal_rows`. Whatever else there is in a statement, and whatever is wrong with it, is left
+to the parser. Values are cast to their columns' types as Spark casts literals; those that can't be are told by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import cache
-from re import ASCII, IGNORECASE, Pattern, compile
 from typing import Any
 
 import pyarrow as pa
 
+from ladle.clock import FIRST_US, LAST_US
 from ladle.errors import TypeMismatch
 from ladle.schema import TIMESTAMP, Column, StreamSchema, TableSchema, type_name
 from ladle.sql.conformant.readable import DAY_US, Unreadable, read
@@ -30,18 +27,11 @@ from ladle.sql.conformant.spark_types import (
     is_integral,
     is_moment,
 )
+from ladle.sql.literal_rows import LiteralRows, literal_rows
 from ladle.sql.names import Names
-from ladle.sql.position import Source
-from ladle.sql.statements import InsertTableValues, InsertValues, Misfit
+from ladle.sql.position import SourceText
+from ladle.sql.statement_types import InsertTableValues, InsertValues, Misfit
 
-_NAME = "(?:[A-Za-z_][A-Za-z0-9_]*|`[^`]+`)"
-_HEAD = compile(
-    rf"\s*INSERT\s+INTO\s+(?:TABLE\s+)?(?P<target>{_NAME})\s*"
-    rf"(?:\(\s*(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)\s*\)\s*)?VALUES\s*(?=\()",
-    ASCII | IGNORECASE,
-)
-_CELL = r"""('[^'\\]*'|-?[0-9]+(?:\.[0-9]+)?|NULL|TRUE|FALSE|(?:TIMESTAMP|DATE)\s*'[^'\\]*')"""
-_FIRST = compile(rf"[(,]\s*{_CELL}\s*(?=[,)])", ASCII | IGNORECASE)
 _DIGITS = frozenset("-0123456789")
 _DIGITS_MAX = 18
 """Numbers with more digits are left to the parser."""
@@ -55,67 +45,9 @@ class _NotPlain(Exception):
     """The parser has to read it."""
 
 
-@dataclass(frozen=True)
-class Scanned:
-    """A statement's literals as they are written, and where its rows begin."""
-
-    target: str
-    columns: tuple[str, ...] | None
-    rows: Sequence[tuple[str, ...]]
-    starts: Sequence[int]
-    end: int
-    closed: bool
-    """Whether it ends with a semicolon."""
-
-    def at(self, text: str, row: int, column: int) -> int:
-        """The offset of one literal."""
-        match = _row(len(self.rows[0])).match(text, self.starts[row])
-        assert match is not None
-        return match.start(column + 1)
-
-
-def scan(text: str, begin: int = 0) -> Scanned | None:
-    """The statement that begins there, if it is one of plain literals."""
-    head = _HEAD.match(text, begin)
-    if head is None or head["target"].lower() == "table":
-        return None
-    row = _row(_width(text, head.end()))
-    rows: list[tuple[str, ...]] = []
-    starts: list[int] = []
-    at, last = head.end(), ","
-    while last.startswith(","):
-        match = row.match(text, at)
-        if match is None:
-            return None
-        *cells, last = match.groups()
-        rows.append(tuple(cells))
-        starts.append(at)
-        at = match.end()
-    columns = None if head["columns"] is None else tuple(map(_unquoted, head["columns"].split(",")))
-    return Scanned(_unquoted(head["target"]), columns, rows, starts, at, last == ";")
-
-
-def _width(text: str, at: int) -> int:
-    """How many literals the first row has."""
-    width = 0
-    while (match := _FIRST.match(text, at)) is not None:
-        width, at = width + 1, match.end()
-    return width
-
-
-@cache
-def _row(width: int) -> Pattern[str]:
-    cells = r"\s*,\s*".join([_CELL] * max(1, width))
-    return compile(rf"\(\s*{cells}\s*\)\s*(,\s*(?=\()|;|\Z)", ASCII | IGNORECASE)
-
-
-def _unquoted(name: str) -> str:
-    return name.strip().strip("`")
-
-
 def values_insert(text: str, names: Names) -> InsertValues | InsertTableValues | None:
     """The statement, if the text is one of plain literals; None when the parser has to read it."""
-    scanned = scan(text)
+    scanned = literal_rows(text)
     if scanned is None or text[scanned.end :].strip():
         return None
     stream = names.stream_schema(scanned.target)
@@ -124,7 +56,7 @@ def values_insert(text: str, names: Names) -> InsertValues | InsertTableValues |
     targets = None if found is None else _targets(scanned, found[1])
     if found is None or targets is None:
         return None
-    given = list(zip(*scanned.rows, strict=True))
+    given = [scanned.column(number) for number in range(scanned.width)]
     try:
         columns = [
             _column(cells, each.type, mixed=stream is not None) for cells, each in zip(given, targets, strict=True)
@@ -141,27 +73,27 @@ def values_insert(text: str, names: Names) -> InsertValues | InsertTableValues |
             raise TypeMismatch(
                 f"{shown} is no {type_name(targets[number].type)}, as column '{targets[number].name}' is. "
                 "None was inserted.",
-                position=Source(text).at(scanned.at(text, row, number)),
+                position=SourceText(text).at(scanned.at(text, row, number)),
             )
     return InsertTableValues(found[0], rows)
 
 
-def _targets(scanned: Scanned, schema: StreamSchema | TableSchema) -> list[Column] | None:
+def _targets(scanned: LiteralRows, schema: StreamSchema | TableSchema) -> list[Column] | None:
     names = scanned.columns if scanned.columns is not None else [each.name for each in schema.columns]
     targets = [schema.column(name) for name in names]
     known = [each for each in targets if each is not None]
-    if len(known) != len(scanned.rows[0]) or len(known) != len(targets) or len(set(known)) != len(known):
+    if len(known) != scanned.width or len(known) != len(targets) or len(set(known)) != len(known):
         return None
     return known
 
 
-def _misfits(scanned: Scanned, targets: Sequence[Column], columns: Sequence[Group]) -> tuple[Misfit, ...]:
+def _misfits(scanned: LiteralRows, targets: Sequence[Column], columns: Sequence[Group]) -> tuple[Misfit, ...]:
     """The rows that don't fit, each with its first reason."""
     found: dict[int, Misfit] = {}
     for column, (_, misfits) in zip(targets, columns, strict=True):
         for row, value in misfits.items():
             if row not in found:
-                cells = zip(targets, scanned.rows[row], strict=True)
+                cells = zip(targets, scanned.row(row), strict=True)
                 given = {each.name: _given(cell) for each, cell in cells}
                 found[row] = Misfit(row, column, value, given)
     return tuple(found[row] for row in sorted(found))
@@ -227,11 +159,20 @@ def _texts(texts: list[str], type_: pa.DataType) -> Group:
     misfits = {}
     for number, text in enumerate(texts):
         try:
-            values.append(read(text, type_))
+            value = read(text, type_)
+            _require_year(value, type_)
+            values.append(value)
         except Unreadable:
             values.append(None)
             misfits[number] = text
     return values, misfits
+
+
+def _require_year(value: Any, type_: pa.DataType) -> None:
+    """Leaves what is not in the years 1 to 9999 to the parser, which says what is wrong with it."""
+    unit = 1 if is_moment(type_) else DAY_US if type_ == DATE else 0
+    if unit and not FIRST_US <= value * unit <= LAST_US:
+        raise _NotPlain
 
 
 def _numbers(texts: Sequence[str], type_: pa.DataType) -> Group:
@@ -280,6 +221,7 @@ def _times(cells: list[str], type_: pa.DataType) -> Group:
             value = read(cell[cell.index("'") + 1 : -1], source)
         except Unreadable:
             raise _NotPlain from None
+        _require_year(value, source)
         assert isinstance(value, int)
         if is_moment(type_):
             values.append(value * DAY_US if source == DATE else value)

@@ -23,27 +23,34 @@ def _all(arguments: str, *classes: type[exp.Expr]) -> dict[type[exp.Expr], froze
 
 _QUERY = "with_ order limit offset bounds"
 
+_PIVOT = "default_on_null identify_pivot_strings prefixed_pivot_columns pivot_column_naming value_columns_first"
+"""What the parser says of its own of every PIVOT."""
+
 HANDLED: Mapping[type[exp.Expr], frozenset[str]] = {
     # queries
-    **_all(f"{_QUERY} expressions distinct from_ joins laterals where group having windows", exp.Select),
-    **_all(f"{_QUERY} this expression distinct", exp.Union, exp.Intersect, exp.Except),
-    **_all(f"{_QUERY} this alias", exp.Subquery),
+    **_all(f"{_QUERY} expressions distinct from_ joins laterals where group having windows qualify sort", exp.Select),
+    **_all(f"{_QUERY} this expression distinct by_name", exp.Union),
+    **_all(f"{_QUERY} this expression distinct", exp.Intersect, exp.Except),
+    **_all(f"{_QUERY} this alias pivots", exp.Subquery),
     **_all(f"{_QUERY} expressions alias", exp.Values),
     **_all("expressions recursive", exp.With),
     **_all("this alias", exp.CTE),
     **_all("begin end", Bounds),
     # clauses
-    **_all("this", exp.From, exp.Where, exp.Having),
+    **_all("this", exp.From, exp.Where, exp.Having, exp.Qualify),
     **_all("expressions grouping_sets cube rollup all", exp.Group),
-    **_all("expressions", exp.Cube, exp.Rollup, exp.GroupingSets, exp.Order),
+    **_all("expressions", exp.Cube, exp.Rollup, exp.GroupingSets, exp.Order, exp.Sort),
     **_all("this desc nulls_first", exp.Ordered),
     **_all("expression", exp.Limit, exp.Offset),
     **_all("direction count limit_options", exp.Fetch),
     **_all("rows", exp.LimitOptions),
     **_all("expressions on", exp.Distinct),
     # FROM
-    **_all("this db catalog alias joins", exp.Table),
+    **_all("this db catalog alias joins version pivots", exp.Table),
+    **_all("this expression kind", exp.Version),
     **_all("this columns", exp.TableAlias),
+    **_all(f"expressions fields alias unpivot columns {_PIVOT}", exp.Pivot),
+    **_all("this alias", exp.PivotAlias),
     **_all("this on side kind using method", exp.Join),
     **_all("this view outer alias", exp.Lateral),
     **_all("this", RangeBracket, RowsBracket),
@@ -134,22 +141,31 @@ _TRY_CAST: _Args = {
 
 REFUSED: Mapping[type[exp.Expr], _Args] = {
     exp.Select: {
-        **_MODIFIERS,
+        **{name: word for name, word in _MODIFIERS.items() if name not in ("qualify", "sort")},
         "kind": "SELECT AS",
         "hint": "a hint",
         "into": "INTO",
         "operation_modifiers": "this form of SELECT",
         "exclude": "EXCLUDE",
     },
-    exp.Union: {**_AFTER_QUERY, **_BY_NAME},
+    exp.Union: {**_AFTER_QUERY, **{name: word for name, word in _BY_NAME.items() if name != "by_name"}},
     exp.Intersect: {**_AFTER_QUERY, **_BY_NAME},
     exp.Except: {**_AFTER_QUERY, **_BY_NAME},
-    exp.Subquery: _AFTER_QUERY,
+    exp.Subquery: {name: word for name, word in _AFTER_QUERY.items() if name != "pivots"},
     exp.Values: {"pivots": "PIVOT"},
     exp.With: {"search": "SEARCH", "cycle": "CYCLE", "udfs": "FUNCTION in WITH"},
     exp.CTE: {"scalar": "a scalar WITH", "materialized": "MATERIALIZED", "key_expressions": "USING KEY"},
     exp.Group: {"totals": "WITH TOTALS"},
     exp.Order: {"this": "ORDER BY inside a call", "siblings": "ORDER SIBLINGS BY"},
+    exp.Sort: {"this": "SORT BY inside a call", "siblings": "SORT SIBLINGS BY"},
+    exp.Pivot: {
+        "this": "this form of PIVOT",
+        "using": "USING in PIVOT",
+        "group": "GROUP BY in PIVOT",
+        "include_nulls": "NULLS in UNPIVOT",
+        "into": "INTO in UNPIVOT",
+        "with_": "WITH in PIVOT",
+    },
     exp.Ordered: {"with_fill": "WITH FILL"},
     exp.Limit: {
         "this": "LIMIT inside a call",
@@ -161,10 +177,8 @@ REFUSED: Mapping[type[exp.Expr], _Args] = {
     exp.LimitOptions: {"percent": "PERCENT", "with_ties": "WITH TIES"},
     exp.Table: {
         "laterals": "LATERAL inside of a join in parentheses",
-        "pivots": "PIVOT",
         "hints": "a hint on a table",
         "system_time": "FOR SYSTEM_TIME",
-        "version": "AS OF",
         "format": "FORMAT",
         "pattern": "PATTERN",
         "ordinality": "WITH ORDINALITY",

@@ -79,7 +79,7 @@ def rank_by_search(keys: Array, cuts: Array, ranks: Array) -> None:
     types.void(LONGS, BYTES, LONG, LONGS, BYTES, INTS_OUT),
 )
 def rank_bytes(offsets: Array, data: Array, first: int, cut_offsets: Array, cut_data: Array, ranks: Array) -> None:
-    """The same for keys that are bytes: key i is `data[offsets[first + i]:offsets[first + i + 1]]`."""
+    """Rank keys that are bytes: key i is `data[offsets[first + i]:offsets[first + i + 1]]`."""
     for i in range(ranks.size):
         start, stop = offsets[first + i], offsets[first + i + 1]
         low, left = 0, cut_offsets.size - 1
@@ -125,11 +125,13 @@ def sort(ranks: Array, present: Array, below: Array, order: Array) -> None:
 
 @compiled()
 def set_(bitmap: Array, row: int) -> None:
+    """Set the bit of a row."""
     bitmap[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
 
 
 @compiled()
 def clear(bitmap: Array, row: int) -> None:
+    """Clear the bit of a row."""
     bitmap[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
 
 

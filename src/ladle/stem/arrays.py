@@ -27,11 +27,12 @@ _HEAD = struct.Struct("<8sQQ")
 _ALIGN = 64
 
 
-class Damaged(ValueError):
+class DamagedArrays(ValueError):
     """A file that is not what was written."""
 
 
 def save_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name into one file, each with a checksum, for others to map."""
     places: list[list[Any]] = []
     parts = [np.ascontiguousarray(array) for array in arrays.values()]
     at = 0
@@ -63,7 +64,7 @@ def _aligned(size: int) -> int:
 
 
 def checksum(array: Array) -> int:
-    """Of an array's bytes, or of a part that is read alone."""
+    """The checksum of an array's bytes, or of a part that is read alone."""
     return crc32(array.view(np.uint8).data) if array.size else 0
 
 
@@ -87,23 +88,23 @@ def map_arrays(path: Path, *, whole: bool = True) -> tuple[Any, dict[str, Array]
     whoever reads parts of them.
     """
     if path.stat().st_size < _HEAD.size:
-        raise Damaged(f"{path.name} is cut off")
+        raise DamagedArrays(f"{path.name} is cut off")
     content = mapped(path)
     magic, length, expected = _HEAD.unpack(content[: _HEAD.size].tobytes())
     if magic != _MAGIC:
-        raise Damaged(f"{path.name} is not a file of arrays")
+        raise DamagedArrays(f"{path.name} is not a file of arrays")
     start = _aligned(_HEAD.size + length)
     head = content[_HEAD.size : start].tobytes()
     if crc32(head) != expected:
-        raise Damaged(f"the checksum of the head of {path.name} does not match")
+        raise DamagedArrays(f"the checksum of the head of {path.name} does not match")
     described = json.loads(head[:length])
     arrays: dict[str, Array] = {}
     for name, dtype, shape, place, expected in described["arrays"]:
         count = int(np.prod(shape))
         room = content[start + place : start + place + _aligned(count * np.dtype(dtype).itemsize)]
         if len(room) < count * np.dtype(dtype).itemsize:
-            raise Damaged(f"{path.name} is cut off")
+            raise DamagedArrays(f"{path.name} is cut off")
         arrays[name] = np.frombuffer(room, dtype=dtype, count=count).reshape(shape)
         if whole and crc32(room.data) != expected:
-            raise Damaged(f"the checksum of '{name}' in {path.name} does not match")
+            raise DamagedArrays(f"the checksum of '{name}' in {path.name} does not match")
     return described["header"], arrays

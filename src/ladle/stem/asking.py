@@ -50,6 +50,7 @@ class Budget:
         return longest if longest is None or self.patient else min(longest, max(self.seconds, _SLICE_SECONDS))
 
     def spend(self, seconds: float) -> None:
+        """Take what a call has cost off."""
         self.seconds -= seconds
         self.patient = False
 

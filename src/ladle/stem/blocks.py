@@ -30,10 +30,12 @@ class BlockSet:
 
     @staticmethod
     def of(ids: Iterable[int]) -> BlockSet:
+        """The set of these blocks."""
         return BlockSet(np.unique(np.fromiter(ids, dtype=np.int64)))
 
     @staticmethod
     def union(sets: Sequence[BlockSet]) -> BlockSet:
+        """The blocks that are in any of the sets."""
         distinct = list({id(each): each for each in sets if each}.values())
         if len(distinct) < 2:
             return distinct[0] if distinct else NO_BLOCKS
@@ -41,6 +43,7 @@ class BlockSet:
 
     @cached_property
     def digest(self) -> bytes:
+        """The identity of the set."""
         return hashlib.blake2b(self.ids.astype("<i8").tobytes(), digest_size=16).digest()
 
     def __contains__(self, block: int) -> bool:
@@ -72,6 +75,7 @@ class BlockSet:
         return BlockSet(np.sort(~own)) if len(own) else NO_BLOCKS
 
     def isdisjoint(self, other: BlockSet) -> bool:
+        """Whether the two have no block in common."""
         return not self._among(other).any()
 
     def __eq__(self, other: object) -> bool:

@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ladle.errors import TypeMismatch
-from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, type_name
+from ladle.schema import TIMESTAMP, TIMESTAMP_NTZ, Column, type_name
+
+
+def with_default(array: pa.Array, absent: Sequence[int], column: Column) -> pa.Array:
+    """The array with the column's default in the rows that did not give it."""
+    if column.default is None or not absent:
+        return array
+    numbers = np.arange(len(array))
+    numbers[list(absent)] = len(array)
+    return pa.concat_arrays([array, column.default.array(column.type, 1)]).take(pa.array(numbers))
 
 
 def is_convertible(source: pa.DataType, target: pa.DataType) -> bool:

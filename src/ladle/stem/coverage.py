@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
-from ladle.stem.listing import Listing
+from ladle.stem.listed_directory import Listing
 from ladle.stem.masks import FactorMask, masked_file_of, read_masks, write_masks
 from ladle.stem.results import DamagedResults, Results, data_file_of
 
@@ -46,6 +46,8 @@ class Coverage:
         self._listing = None if directory is None else Listing(directory)
         self._looked = (-1, 0.0)
         """At which snapshot the directory was last looked at, and until when that will do for it."""
+        self._now = time.monotonic()
+        """A moment ago: to note a use takes no look at the clock."""
 
     def find(self, data_file: str, block: int) -> Results | None:
         """The results that cover this block on this data file, or None."""
@@ -53,6 +55,7 @@ class Coverage:
             results = self._open(data_file, name)
             try:
                 if results is not None and results.has(block):
+                    results.used = self._now
                     return results
             except DamagedResults as error:
                 self._throw_away(data_file, name, error)
@@ -70,6 +73,7 @@ class Coverage:
         return self._masked
 
     def remove_masks(self, data_file: str) -> None:
+        """Forget what functions said of the tuples of a data file."""
         if self._directory is not None:
             write_masks(self._directory, data_file, {})
 
@@ -105,7 +109,8 @@ class Coverage:
         if self._listing is None:
             return
         looked, until = self._looked
-        if at is not None and at <= looked and time.monotonic() < until:
+        self._now = now = time.monotonic()
+        if at is not None and at <= looked and now < until:
             return
         with self._lock:
             listed = self._listing.changed()
@@ -153,6 +158,11 @@ class Coverage:
     def _shared(self, blocks: BlockSet) -> BlockSet:
         with self._lock:
             return self._sets.setdefault(blocks, blocks)
+
+    def used(self, name: str) -> float | None:
+        """When a results file was last looked up for an answer, on the monotonic clock, if that is known."""
+        results = self._mapped.get(name)
+        return None if results is None else results.used
 
     def remove(self, data_file: str, name: str) -> None:
         """Remove one results file, once others cover what it covered."""

@@ -22,7 +22,7 @@ from ladle.errors import EvaluationError
 from ladle.evaluate import evaluate_keys
 from ladle.plan import JoinFactor, JoinKey, PairJoin, Reach, Relop
 from ladle.plan.keys import KeyKind, key_kind
-from ladle.stem.keys import Int64Keys, encode
+from ladle.stem.column_keys import Int64Keys, encode
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -69,6 +69,7 @@ class DataStem:
         return len(self.times)
 
     def column(self, key: JoinKey) -> pa.Array:
+        """The values of a key, a value for each tuple."""
         return self._keys[key.sql]
 
     @property
@@ -103,7 +104,7 @@ class DataStem:
         return found
 
     def order_of(self, key: str, codes: Int64s) -> Int64s:
-        """The same by these codes, which may be the key's own, or made for one comparison."""
+        """The places sorted by codes of a key, which may be the key's own, or made for one comparison."""
         return self.order(key) if self._codes.get(key) is codes else self._sorted(codes)
 
     def _sorted(self, codes: Int64s) -> Int64s:
@@ -144,7 +145,7 @@ def join(left: DataStem, right: DataStem, pair: PairJoin, reach: Reach, *, pairs
 
 
 @dataclass(frozen=True)
-class _Factor:
+class _CodedComparison:
     """A comparison with the codes of both sides."""
 
     factor: JoinFactor
@@ -169,7 +170,7 @@ _COMPARE = {
 
 
 @dataclass(frozen=True)
-class _Ranges:
+class _ProbeRanges:
     """For each probing tuple a range of the other side's order; and which comparisons that settles already."""
 
     order: Int64s
@@ -215,7 +216,7 @@ class _Probing:
 
     def __init__(self, left: DataStem, right: DataStem, pair: PairJoin, reach: Reach) -> None:
         self._left, self._right, self._reach = left, right, reach
-        self.factors = [_Factor(factor, *_codes(left, right, factor)) for factor in pair.factors]
+        self.factors = [_CodedComparison(factor, *_codes(left, right, factor)) for factor in pair.factors]
         self._left_valid = left.valid(pair.keys(left=True))
         self._right_valid = right.valid(pair.keys(left=False))
         (left_first, left_last), (right_first, right_last) = left.span, right.span
@@ -240,7 +241,7 @@ class _Probing:
                 pairs = _those(pairs, valid[pairs[places]])
         return pairs
 
-    def by_equality(self, equal: Sequence[_Factor]) -> _Ranges:
+    def by_equality(self, equal: Sequence[_CodedComparison]) -> _ProbeRanges:
         """Left tuples probe right ones that are sorted by the keys that must be equal, and then by time."""
         left, right = equal[0].left, equal[0].right
         for other in equal[1:]:
@@ -250,7 +251,7 @@ class _Probing:
         first = np.searchsorted(codes, left, side="left")
         last = np.searchsorted(codes, left, side="right")
         checked = frozenset(self.factors.index(factor) for factor in equal)
-        ranges = _Ranges(order, first, last, None, True, checked)
+        ranges = _ProbeRanges(order, first, last, None, True, checked)
         if ranges.candidates <= 4 * (len(left) + len(right)) or not self._reach.is_bounded:
             return ranges
         # Tuples with equal keys are in order of time: of those only the ones within reach.
@@ -263,7 +264,7 @@ class _Probing:
         own = groups[first[hit]] * width
         after = np.searchsorted(times, self._left.times[hit] + self._reach.low, side="right")
         before = np.searchsorted(times, self._left.times[hit] + self._reach.high, side="left")
-        return _Ranges(
+        return _ProbeRanges(
             order,
             np.searchsorted(composite, own + after),
             np.searchsorted(composite, own + before),
@@ -272,7 +273,7 @@ class _Probing:
             checked | {-1},
         )
 
-    def narrowest(self) -> _Ranges:
+    def narrowest(self) -> _ProbeRanges:
         """Without equalities: whichever key of either side leaves the fewest candidates, or time."""
         found = [self._by_key(key, of_left=True) for key in dict.fromkeys(f.factor.right.sql for f in self.factors)]
         found += [self._by_key(key, of_left=False) for key in dict.fromkeys(f.factor.left.sql for f in self.factors)]
@@ -280,7 +281,7 @@ class _Probing:
             found.append(self._by_time())
         return min(found, key=lambda ranges: ranges.candidates)
 
-    def _by_key(self, key: str, *, of_left: bool) -> _Ranges:
+    def _by_key(self, key: str, *, of_left: bool) -> _ProbeRanges:
         """The tuples of one side sorted by one of its keys, and probed with all that is compared with that key."""
         sorted_side = self._right if of_left else self._left
         numbers = [
@@ -313,14 +314,14 @@ class _Probing:
                     last = np.minimum(last, np.searchsorted(in_order, probe, side="left"))
                 case _:
                     last = np.minimum(last, np.searchsorted(in_order, probe, side="right"))
-        return _Ranges(order, first, last, None, of_left, frozenset(checked))
+        return _ProbeRanges(order, first, last, None, of_left, frozenset(checked))
 
-    def _by_time(self) -> _Ranges:
+    def _by_time(self) -> _ProbeRanges:
         order = self._right.order(_TIME)
         times = self._right.times[order]
         first = np.searchsorted(times, self._left.times + self._reach.low, side="right")
         last = np.searchsorted(times, self._left.times + self._reach.high, side="left")
-        return _Ranges(order, first, last, None, True, frozenset({-1}))
+        return _ProbeRanges(order, first, last, None, True, frozenset({-1}))
 
 
 def _those(pairs: Pairs, mask: Mask) -> Pairs:

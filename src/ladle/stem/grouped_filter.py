@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ladle.plan.keys import INT64_MIN, Key
 from ladle.plan.ranges import Ranges
-from ladle.stem.keys import BytesKeys, Keys
+from ladle.stem.column_keys import BytesKeys, Keys
 from ladle.stem.tiles import STEP, TILE, WORDS, Array, Tile, words_of
 
 _BITMAPS_MAX = TILE // STEP + 1
@@ -40,6 +40,7 @@ class Cuts:
 
     @staticmethod
     def of(cuts: list[Key]) -> Cuts:
+        """Cuts from ascending keys."""
         if cuts and isinstance(cuts[0], bytes):
             joined = b"".join(cut for cut in cuts if isinstance(cut, bytes))
             lengths = np.array([0, *(len(cut) for cut in cuts if isinstance(cut, bytes))], dtype=np.int64)

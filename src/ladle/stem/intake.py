@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from ladle.clock import FIRST_US, LAST_US, to_datetime
 from ladle.columns import from_numpy, to_numpy
-from ladle.errors import TypeMismatch
-from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, type_name
-from ladle.stem.convert import convert, convert_values, is_convertible, misfit
+from ladle.errors import TypeMismatch, did_you_mean, nearest
+from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, as_written, type_name
+from ladle.stem.convert import convert, convert_values, is_convertible, misfit, with_default
 from ladle.stem.plain import plain
 
 REASON, RAW = "_reason", "_raw"
@@ -34,7 +34,7 @@ CORRUPT = "_corrupt_record"
 
 
 @dataclass(frozen=True)
-class Bounds:
+class TimeBounds:
     """What `ts` may be: after floor and `late`, and up to the ceiling; None is no bound."""
 
     floor_us: int | None
@@ -56,6 +56,7 @@ class Rejected:
         return len(self.reasons)
 
     def extend(self, other: Rejected) -> None:
+        """Add the rows that another batch rejected."""
         self.reasons.extend(other.reasons)
         self.rows.extend(other.rows)
         self.of_batches.append(len(other))
@@ -68,14 +69,17 @@ def check_columns(given: pa.Schema, schema: StreamSchema, stream: str) -> None:
     listed = ", ".join(f"{column.name} {type_name(column.type)}" for column in schema.columns)
     extra = [name for lowered, name in names.items() if lowered not in known]
     if extra:
+        free = [column.name for lowered, column in known.items() if lowered not in names]
         raise TypeMismatch(
             f"Stream '{stream}' has no column {', '.join(repr(name) for name in extra)}. Columns: {listed}.",
-            hint="select the stream's columns before handing the rows over",
+            hint=did_you_mean(nearest(extra[0], free))
+            or f"leave it out, or add it: ALTER STREAM {stream} ADD COLUMN {as_written(extra[0])} TYPE",
         )
     time = schema.timestamp_column
     missing = [column.name for lowered, column in known.items() if lowered not in names]
     if len(missing) == len(known) or (schema.timestamp is not None and time in missing):
-        raise TypeMismatch(f"The rows lack {', '.join(missing)} of stream '{stream}'. Columns: {listed}.")
+        lacking = ", ".join(missing) if len(missing) == len(known) else f"{time}, the time"
+        raise TypeMismatch(f"The rows lack {lacking} of stream '{stream}'. Columns: {listed}.")
     for lowered, name in names.items():
         source, target = given.field(name).type, known[lowered].type
         if not is_convertible(source, target):
@@ -88,12 +92,13 @@ def check_columns(given: pa.Schema, schema: StreamSchema, stream: str) -> None:
 class Intake:
     """Splits batches into tuples and rejected rows."""
 
-    def __init__(self, schema: StreamSchema, bounds: Bounds, arrived_us: int) -> None:
+    def __init__(self, schema: StreamSchema, bounds: TimeBounds, arrived_us: int) -> None:
         self._schema = schema
         self._bounds = bounds
         self._arrived_us = arrived_us
 
     def split(self, batch: pa.RecordBatch | pa.Table) -> tuple[pa.Table, Rejected]:
+        """The rows of a batch that fit, as the stream has them, and those that don't, with the reasons."""
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         reasons: dict[int, str] = {}
         table = plain(table, reasons)
@@ -119,7 +124,9 @@ class Intake:
             elif column.name == ARRIVAL:
                 array = pa.repeat(pa.scalar(self._arrived_us, TIMESTAMP), len(table))
             else:
-                array = pa.nulls(len(table), column.type)
+                declared = self._schema.column(column.name)
+                lacking = pa.nulls(len(table), column.type)
+                array = lacking if declared is None else with_default(lacking, range(len(table)), declared)
             columns.append(array)
         return columns
 
@@ -172,7 +179,8 @@ def rows_to_table(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa
     for column in schema.columns:
         key = column.name.lower()
         array, failures = convert_values([row.get(key) for row in lowered], column.type)
-        columns[column.name] = array
+        absent = () if column.default is None else [number for number, row in enumerate(lowered) if key not in row]
+        columns[column.name] = with_default(array, absent, column)
         for number, reason in failures.items():
             reasons.setdefault(number, f"{column.name}: {reason}")
     table = pa.table(columns)

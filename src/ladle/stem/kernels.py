@@ -210,7 +210,15 @@ def _restrict(terms: Terms, tile: Tile, visited: Array, b: int, lineage: Array, 
 
 @compiled()
 def _narrow(
-    terms: Terms, tile: Tile, visited: Array, b: int, n: int, ragged: bool, others: bool, rows: int, scratch: Scratch
+    terms: Terms,
+    tile: Tile,
+    visited: Array,
+    b: int,
+    n: int,
+    ragged: bool,
+    others: bool,
+    rows: int,
+    scratch: Scratch,
 ) -> None:
     """The lineage of a block, whose first n operands are listed."""
     words = (rows + 63) >> 6

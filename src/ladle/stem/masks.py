@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ladle.stem.arrays import Damaged, map_arrays, save_arrays
+from ladle.stem.arrays import DamagedArrays, map_arrays, save_arrays
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def read_masks(directory: Path, data_file: str) -> dict[str, FactorMask]:
         header, arrays = map_arrays(path)
     except FileNotFoundError:
         return {}
-    except (OSError, Damaged, ValueError, KeyError) as error:
+    except (OSError, DamagedArrays, ValueError, KeyError) as error:
         _log.warning("masks of %s can't be read (%s); they are thrown away", data_file, error)
         with suppress(OSError):
             path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from ladle.errors import EvaluationError
 from ladle.evaluate import evaluate_factors
 from ladle.plan import Block, Factor
 from ladle.plan.ranges import Ranges
-from ladle.stem.keys import Int64Keys, encode
+from ladle.stem.column_keys import Int64Keys, encode
 from ladle.stem.masks import TRUE, UNKNOWN, States
 
 Mask = npt.NDArray[np.bool_]

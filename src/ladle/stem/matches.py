@@ -13,6 +13,8 @@ Rows = slice | Ids
 
 
 class Matches:
+    """The rows of one segment that satisfy a block, in the smallest of three forms."""
+
     __slots__ = ("_bits", "_numbers", "rows")
 
     def __init__(self, rows: int, *, bits: npt.NDArray[np.uint8] | None = None, numbers: Ids | None = None) -> None:
@@ -33,6 +35,7 @@ class Matches:
 
     @property
     def nbytes(self) -> int:
+        """How many bytes it takes."""
         kept = self._bits if self._numbers is None else self._numbers
         return 0 if kept is None else kept.nbytes
 
@@ -53,7 +56,7 @@ class Matches:
         return mask
 
     def counts(self, size: int) -> list[int]:
-        """How many are in each tile of so many rows, a multiple of eight, where they are kept as bits or are all."""
+        """How many are in each stretch of so many rows, a multiple of eight, where they are kept as bits or are all."""
         starts = np.arange(0, self.rows, size)
         sizes = np.minimum(self.rows - starts, size)
         if self._bits is None:

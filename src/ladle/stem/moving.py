@@ -18,7 +18,7 @@ from ladle.stem.blocks import BlockIds, BlockSet, candidates
 from ladle.stem.coverage import Coverage
 from ladle.stem.data_stem import Pairs
 from ladle.stem.masks import SPARED, TRUE, FactorMask, States, write_masks
-from ladle.stem.pairs import Cover, Entry, Found
+from ladle.stem.pairs import Cover, FoundPairs, MappedPair
 from ladle.stem.results import Results, ResultsWriter
 from ladle.stem.tiles import TILE, WORDS, Array
 
@@ -149,15 +149,15 @@ def _decided(coverage: Coverage, file: str, blocks: frozenset[int], rows: int) -
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedPairs:
     """What is known of one pair of data files, which are now parts of others, and where they begin in those."""
 
-    entry: Entry
+    entry: MappedPair
     left_start: int
     right_start: int
 
 
-def move_pairs(cover: Cover, parts: Sequence[Moved]) -> Found | None:
+def move_pairs(cover: Cover, parts: Sequence[MovedPairs]) -> FoundPairs | None:
     """The pairs of two data files, from those of all their parts that can have any; None where the functions of a
     block were postponed on some parts alone.
     """
@@ -179,4 +179,4 @@ def move_pairs(cover: Cover, parts: Sequence[Moved]) -> Found | None:
         )
         for side, block in postponed
     }
-    return Found(cover, Pairs(lefts[order], rights[order]), lineages)
+    return FoundPairs(cover, Pairs(lefts[order], rights[order]), lineages)

@@ -1,10 +1,10 @@
-"""What joins have found: for pairs of data files, which tuples are pairs (DESIGN section 8).
+"""What joins have found: for pairs of data files, which tuples are pairs.
 
 A pairs file belongs to one data file, the later of each pair, and is named after it; it is a file of arrays
 (`stem/arrays.py`) that is mapped, and each part of it is verified when it is first read. Each *entry* is one pair of
 data files with its coverage: how far apart in time its tuples may be, and of which blocks on either side; a pair of
 files without an entry is simply uncovered. Tuples are known by their numbers in their files. Where a block's functions
-were postponed (`stem/joining.py`), an entry also has that block's *lineage*: which of the tuples that have partners
+were postponed (`stem/join_kernel.py`), an entry also has that block's *lineage*: which of the tuples that have partners
 here are in it. Like results these files are derived: deleted or damaged ones are computed anew.
 """
 
@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ladle.plan import Reach
-from ladle.stem.arrays import Damaged, checksum, map_arrays, save_arrays
+from ladle.stem.arrays import DamagedArrays, checksum, map_arrays, save_arrays
 from ladle.stem.data_stem import Pairs
-from ladle.stem.listing import Listing
+from ladle.stem.listed_directory import Listing
 
 _log = logging.getLogger(__name__)
 
@@ -47,16 +47,19 @@ class Cover:
     right_blocks: Blocks
 
     def covers(self, reach: Reach, left_blocks: Blocks, right_blocks: Blocks) -> bool:
+        """Whether pairs that far apart in time, of these blocks, are all there."""
         return (
             self.reach.covers(reach) and _has(self.left_blocks, left_blocks) and _has(self.right_blocks, right_blocks)
         )
 
     def to_json(self) -> list[Any]:
+        """Encode the cover."""
         blocks = [None if each is None else sorted(each) for each in (self.left_blocks, self.right_blocks)]
         return [self.left, self.right, *self.reach, *blocks]
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> Cover:
+        """Decode the cover."""
         left, right, low, high, *blocks = value
         return Cover(left, right, Reach(low, high), *(None if each is None else frozenset(each) for each in blocks))
 
@@ -66,7 +69,7 @@ def _has(known: Blocks, wanted: Blocks) -> bool:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPairs:
     """What was found of one pair of data files."""
 
     cover: Cover
@@ -75,7 +78,7 @@ class Found:
     """By side (0: left) and block, numbers of tuples in order."""
 
 
-def write_pairs(directory: Path, owner: str, found: Sequence[Found]) -> Path | None:
+def write_pairs(directory: Path, owner: str, found: Sequence[FoundPairs]) -> Path | None:
     """The file with all that was found for one data file; None when it can't be written: then it stays uncovered."""
     path = directory / f"{owner}.{uuid.uuid4().hex[:12]}{SUFFIX}"
     entries: list[list[Any]] = []
@@ -98,25 +101,25 @@ def write_pairs(directory: Path, owner: str, found: Sequence[Found]) -> Path | N
     return path
 
 
-class _Part(NamedTuple):
+class _MappedNumbers(NamedTuple):
     """Numbers of tuples in a mapped file, and their checksum."""
 
     rows: Rows
     checksum: int
 
 
-class Entry:
+class MappedPair:
     """One pair of data files in a mapped file. It is to be checked before it is read."""
 
     __slots__ = ("_checked", "_left", "_lineages", "_right", "cover", "file")
 
-    def __init__(self, file: str, cover: Cover, left: _Part, right: _Part) -> None:
+    def __init__(self, file: str, cover: Cover, left: _MappedNumbers, right: _MappedNumbers) -> None:
         self.file = file
         """The name of the pairs file."""
         self.cover = cover
         self._left = left
         self._right = right
-        self._lineages: dict[tuple[int, int], _Part] = {}
+        self._lineages: dict[tuple[int, int], _MappedNumbers] = {}
         self._checked = False
 
     def check(self) -> None:
@@ -125,7 +128,7 @@ class Entry:
             return
         for part in (self._left, self._right, *self._lineages.values()):
             if checksum(part.rows) != part.checksum:
-                raise Damaged(f"the checksum of pairs in {self.file} does not match")
+                raise DamagedArrays(f"the checksum of pairs in {self.file} does not match")
         self._checked = True
 
     @property
@@ -135,6 +138,7 @@ class Entry:
 
     @property
     def right(self) -> Rows:
+        """The rows on the right side of its pairs."""
         return self._right.rows
 
     def lineage(self, side: int, block: int | None) -> Rows | None:
@@ -150,7 +154,8 @@ class Entry:
         """The lineage of a block that has one."""
         return self._lineages[side, block].rows
 
-    def add_lineage(self, side: int, block: int, part: _Part) -> None:
+    def add_lineage(self, side: int, block: int, part: _MappedNumbers) -> None:
+        """Add which rows on one side satisfy a block."""
         self._lineages[side, block] = part
 
 
@@ -161,14 +166,18 @@ class PairsFile:
         header, arrays = map_arrays(path, whole=False)
         rows = arrays["rows"]
         self.name = path.name
-        self.entries: list[Entry] = []
+        self.entries: list[MappedPair] = []
         at = 0
         for *cover, count, of_left, of_right in header["entries"]:
             left, right = rows[at : at + count], rows[at + count : at + 2 * count]
-            self.entries.append(Entry(self.name, Cover.from_json(cover), _Part(left, of_left), _Part(right, of_right)))
+            self.entries.append(
+                MappedPair(
+                    self.name, Cover.from_json(cover), _MappedNumbers(left, of_left), _MappedNumbers(right, of_right)
+                )
+            )
             at += 2 * count
         for number, side, block, count, of_rows in header["lineages"]:
-            self.entries[number].add_lineage(side, block, _Part(rows[at : at + count], of_rows))
+            self.entries[number].add_lineage(side, block, _MappedNumbers(rows[at : at + count], of_rows))
             at += count
 
 
@@ -186,8 +195,9 @@ class JoinCoverage:
         self._directory = directory
         self._lock = threading.Lock()
         self._files: dict[str, PairsFile] = {}
-        self._entries: dict[tuple[str, str], list[Entry]] = {}
+        self._entries: dict[tuple[str, str], list[MappedPair]] = {}
         self._listing = None if directory is None else Listing(directory)
+        self._used: dict[str, float] = {}
 
     def refresh(self) -> None:
         """List the directory anew, if it changed."""
@@ -207,22 +217,31 @@ class JoinCoverage:
                 except (OSError, ValueError, KeyError) as error:
                     _log.warning("pairs file %s can't be read (%s); it is thrown away", name, error)
                     self._unlink(name)
-            entries: dict[tuple[str, str], list[Entry]] = {}
+            entries: dict[tuple[str, str], list[MappedPair]] = {}
             for file in files.values():
                 for entry in file.entries:
                     entries.setdefault((entry.cover.left, entry.cover.right), []).append(entry)
             self._files, self._entries = files, entries
+            self._used = {name: used for name, used in self._used.items() if name in files}
 
-    def find(self, left: str, right: str, reach: Reach, left_blocks: Blocks, right_blocks: Blocks) -> Entry | None:
+    def find(self, left: str, right: str, reach: Reach, left_blocks: Blocks, right_blocks: Blocks) -> MappedPair | None:
         """What covers these blocks on a pair of data files, as last listed."""
         for entry in self._entries.get((left, right), ()):
             if entry.cover.covers(reach, left_blocks, right_blocks):
                 try:
                     entry.check()
                     return entry
-                except Damaged as error:
+                except DamagedArrays as error:
                     self._throw_away(entry.file, error)
         return None
+
+    def note_use(self, entry: MappedPair, now: float) -> None:
+        """An answer is made of an entry, at a time of the monotonic clock."""
+        self._used[entry.file] = now
+
+    def used(self, name: str) -> float | None:
+        """When a pairs file was last used for an answer, if it was in this process."""
+        return self._used.get(name)
 
     def _throw_away(self, name: str, why: Exception) -> None:
         """A damaged file covers nothing: what was in it is found anew."""
@@ -237,11 +256,12 @@ class JoinCoverage:
             }
 
     def files(self) -> list[PairsFile]:
-        """As last listed."""
+        """The files there were at the last look."""
         with self._lock:
             return list(self._files.values())
 
     def remove(self, names: Iterable[str]) -> None:
+        """Forget the pairs of data files."""
         for name in names:
             self._unlink(name)
 

@@ -26,10 +26,10 @@ from ladle.eddy import Account, Router
 from ladle.evaluate import Failure, evaluate_factors
 from ladle.plan import Block, Factor, Function
 from ladle.plan.ranges import Ranges
-from ladle.stem.arrays import Damaged, map_arrays, save_arrays
+from ladle.stem.arrays import DamagedArrays, map_arrays, save_arrays
 from ladle.stem.asking import Asking
+from ladle.stem.column_keys import Keys, encode
 from ladle.stem.grouped_filter import Arrangement, Cuts, GroupedFilter, cuts_of
-from ladle.stem.keys import Keys, encode
 from ladle.stem.masks import FALSE, TRUE
 from ladle.stem.merging import fixed, merge_filters, merge_terms
 from ladle.stem.results import ResultsWriter
@@ -52,7 +52,7 @@ _TERMS_PER_VISIT = 512
 _ALL_DROPPED = np.zeros(0, dtype=np.bool_)
 
 
-class Page:
+class IndexPage:
     """Some blocks, indexed."""
 
     def __init__(self, blocks: BlockIds, filters: list[GroupedFilter], predicates: list[Factor], terms: Terms) -> None:
@@ -66,6 +66,7 @@ class Page:
 
     @property
     def columns(self) -> set[str]:
+        """The columns that its blocks look at."""
         return {each.column for each in self.filters} | {name for each in self.predicates for name in each.columns}
 
     @cached_property
@@ -88,7 +89,7 @@ class Page:
             self._blocks_on[source] = numbers.astype(np.int32)
         return self._blocks_on[source]
 
-    def visit(self, segment: Chunk, start: int, rows: int, router: Router) -> None:
+    def visit(self, segment: SegmentKeys, start: int, rows: int, router: Router) -> None:
         """Arrange a tile by the grouped filters, in the order that the router says. One that costs more than to find
         out who still wants which tuple looks only at tuples that some block on it still wants.
         """
@@ -114,7 +115,7 @@ class Page:
                 applied = len(self.blocks_on(number))
                 router.observe(operator, Account(rows, visited, visited - kept, seconds, applied))
 
-    def wanted_by(self, predicate: str, segment: Chunk, router: Router) -> Mask:
+    def wanted_by(self, predicate: str, segment: SegmentKeys, router: Router) -> Mask:
         """The tuples of a segment that some block with a predicate still wants."""
         wanted = np.zeros(len(segment.table), dtype=np.bool_)
         source = self._source(predicate)
@@ -160,17 +161,17 @@ class Page:
         )
         return np.unpackbits(scratch.bitmap.view(np.uint8), count=rows, bitorder="little").view(np.bool_)
 
-    def _get_scratch(self) -> _Scratch:
+    def _get_scratch(self) -> _ProbeScratch:
         if not hasattr(self._scratch, "of_thread"):
-            self._scratch.of_thread = _Scratch(self)
-        found: _Scratch = self._scratch.of_thread
+            self._scratch.of_thread = _ProbeScratch(self)
+        found: _ProbeScratch = self._scratch.of_thread
         return found
 
 
-class _Scratch:
+class _ProbeScratch:
     """What one thread works in."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: IndexPage) -> None:
         self.arrangement = Arrangement(page.filters, len(page.predicates))
         self.payload = np.zeros(_PAYLOAD_WORDS, dtype=np.uint64)
         self.numbers = np.arange(len(page.blocks), dtype=np.int32)
@@ -187,7 +188,7 @@ class _Scratch:
 
 
 @dataclass
-class Chunk:
+class SegmentKeys:
     """A segment on its way: the keys of its columns, and the predicates that were evaluated."""
 
     table: pa.Table
@@ -198,7 +199,7 @@ class Chunk:
 class QueryStem:
     """Pages of blocks, in the order of their ids."""
 
-    def __init__(self, pages: Sequence[Page]) -> None:
+    def __init__(self, pages: Sequence[IndexPage]) -> None:
         self._pages = list(pages)
         self._visits = 0
         self.blocks: BlockIds = np.concatenate([page.blocks for page in pages] or [np.zeros(0, dtype=np.int64)])
@@ -227,7 +228,7 @@ class QueryStem:
         asking = asking or Asking()
         pages = self._pages
         columns = {each.column for page in pages for each in page.filters}
-        chunk = Chunk(segment, {name: encode(segment.column(name)) for name in columns}, {})
+        chunk = SegmentKeys(segment, {name: encode(segment.column(name)) for name in columns}, {})
         for sql in postponed:
             chunk.masks[sql] = np.ones(len(segment), dtype=np.bool_)
             results.postpone(self._blocks_with(sql))
@@ -271,7 +272,7 @@ class QueryStem:
     def _blocks_with(self, predicate: str) -> list[int]:
         return [block for page in self._pages for block in page.blocks_with(predicate).tolist()]
 
-    def _evaluate(self, chunk: Chunk, router: Router, asking: Asking) -> dict[str, Failure]:
+    def _evaluate(self, chunk: SegmentKeys, router: Router, asking: Asking) -> dict[str, Failure]:
         """Evaluate the predicate list: cheap predicates together on all tuples, dear ones one by one on those tuples
         that some block still wants when they are reached, as far as their time goes.
         """
@@ -337,7 +338,7 @@ def _tiles(table: pa.Table) -> Iterator[tuple[int, int]]:
         yield start, min(TILE, len(table) - start)
 
 
-def index_page(blocks: Mapping[int, Block]) -> Page:
+def index_page(blocks: Mapping[int, Block]) -> IndexPage:
     """Build the grouped filters and the predicate list of some blocks."""
     ids = sorted(blocks)
     numbers: dict[str, int] = {}
@@ -366,7 +367,7 @@ def index_page(blocks: Mapping[int, Block]) -> Page:
         drafts.append(draft)
     cuts = [cuts_of(ranges) for ranges in ranges_of]
     filters = [GroupedFilter(column, Cuts.of(cuts[number])) for column, number in numbers.items()]
-    return Page(np.array(ids, dtype=np.int64), filters, factors, _terms(drafts, cuts))
+    return IndexPage(np.array(ids, dtype=np.int64), filters, factors, _terms(drafts, cuts))
 
 
 def _terms(drafts: list[list[tuple[int, Ranges | None]]], cuts: list[list[Any]]) -> Terms:
@@ -399,19 +400,20 @@ def _terms(drafts: list[list[tuple[int, Ranges | None]]], cuts: list[list[Any]])
     )
 
 
-def _merged(pages: Sequence[Page]) -> Page:
+def _merged(pages: Sequence[IndexPage]) -> IndexPage:
     filters, columns, cuts = merge_filters([page.filters for page in pages])
     factors = {factor.sql: factor for page in pages for factor in page.predicates}
     numbers = {sql: number for number, sql in enumerate(factors)}
     predicates = [np.array([numbers[each.sql] for each in page.predicates], dtype=np.int32) for page in pages]
     terms = merge_terms([page.terms for page in pages], columns, predicates, cuts)
-    return Page(np.concatenate([page.blocks for page in pages]), filters, list(factors.values()), terms)
+    return IndexPage(np.concatenate([page.blocks for page in pages]), filters, list(factors.values()), terms)
 
 
 # -- pages as files, which workers map --
 
 
-def save_page(path: Path, page: Page) -> None:
+def save_page(path: Path, page: IndexPage) -> None:
+    """Write a page of blocks into a file that tasks map."""
     header = {
         "filters": [[each.column, each.cuts.offsets is not None] for each in page.filters],
         "predicates": [[each.sql, each.duckdb, list(each.columns), *_called(each)] for each in page.predicates],
@@ -434,7 +436,7 @@ def load_stem(paths: Sequence[str]) -> QueryStem:
     for path in paths:
         try:
             pages.append(_load_page(path))
-        except (FileNotFoundError, Damaged):
+        except (FileNotFoundError, DamagedArrays):
             Path(path).unlink(missing_ok=True)
     return _stem_of(tuple(pages))
 
@@ -446,12 +448,12 @@ def release_pages() -> None:
 
 
 @lru_cache(maxsize=8)
-def _stem_of(pages: tuple[Page, ...]) -> QueryStem:
+def _stem_of(pages: tuple[IndexPage, ...]) -> QueryStem:
     return QueryStem(pages)
 
 
 @lru_cache(maxsize=256)
-def _load_page(path: str) -> Page:
+def _load_page(path: str) -> IndexPage:
     header, arrays = map_arrays(Path(path))
     filters = [
         GroupedFilter(column, Cuts(arrays[f"cuts{number}"], arrays[f"offsets{number}"] if in_bytes else None))
@@ -462,4 +464,4 @@ def _load_page(path: str) -> Page:
         for sql, duckdb, columns, *functions in header["predicates"]
     ]
     terms = Terms(*(arrays[name] for name in Terms._fields))
-    return Page(arrays["blocks"], filters, predicates, terms)
+    return IndexPage(arrays["blocks"], filters, predicates, terms)

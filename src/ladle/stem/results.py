@@ -104,6 +104,7 @@ class ResultsWriter:
         return self._words
 
     def write(self, payload: Words) -> None:
+        """Write words. A file that becomes too large is given up: what is not there is computed when it is asked."""
         if self._broken or self._sink is None:
             return
         self._words += len(payload)
@@ -165,6 +166,7 @@ class ResultsWriter:
         return self._path
 
     def abort(self) -> None:
+        """Leave no file behind."""
         if self._sink is not None:
             with suppress(OSError):
                 self._sink.close()
@@ -188,6 +190,7 @@ class PageSums:
         """Of the page that is not full yet."""
 
     def add(self, payload: Words) -> None:
+        """Add words to the checksums of their pages."""
         at = 0
         while at < len(payload):
             part = payload[at : at + PAGE - self._words]
@@ -199,6 +202,7 @@ class PageSums:
                 self._sum = self._words = 0
 
     def finish(self) -> list[int]:
+        """The checksums of all pages, the last of which may be short."""
         return [*self._sums, self._sum] if self._words else self._sums
 
 
@@ -207,6 +211,8 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.used: float | None = None
+        """When it was last looked up for an answer, on the monotonic clock."""
         if path.stat().st_size < _FOOT:
             raise DamagedResults(f"{path.name} is cut off")
         content = mapped(path)
@@ -235,6 +241,7 @@ class Results:
         self._rows: list[int] = self.segment_rows.tolist()
 
     def covers(self, block: int) -> bool:
+        """Whether it is known which tuples satisfy a block."""
         return self._place(block) is not None
 
     def has(self, block: int) -> bool:
@@ -406,6 +413,7 @@ def data_file_of(name: str) -> str | None:
 
 
 def file_names(directory: Path) -> Iterable[str]:
+    """The names in a directory; none if it is not there."""
     try:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries]

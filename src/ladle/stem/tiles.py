@@ -74,4 +74,5 @@ class Scratch(NamedTuple):
 
 
 def words_of(rows: int) -> int:
+    """How many words of 64 bits a bitmap of so many rows takes."""
     return (rows + 63) >> 6

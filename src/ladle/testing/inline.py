@@ -18,9 +18,9 @@ from ladle.engine import Database
 from ladle.errors import PipelineError
 from ladle.pipeline import Attached, BatchRunner, Pipeline, Relation
 from ladle.plan import Plan
-from ladle.stem.backfill import Backfilled, BackfillTask, run_backfills
-from ladle.stem.epoch import EpochTask, Manifest, run_pushed, run_task
-from ladle.stem.joining import Joined, JoinTask, run_joins
+from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
+from ladle.stem.epoch_kernel import EpochTask, Manifest, run_pushed, run_task
+from ladle.stem.join_kernel import JoinTask, TaskResults, run_joins
 from ladle.testing.one_row import borrowed_spark
 from ladle.testing.scripted import ScriptedRun, ScriptedSource
 
@@ -28,6 +28,8 @@ _NO_SPARK = "A DataFrame needs Spark, and this database has none."
 
 
 class InlinePipeline:
+    """Runs tasks in the calling thread. What only Spark computes is refused, unless `residuals` gives a Spark."""
+
     started = True
     restarts: Mapping[str, int] = {"epochs": 0}
 
@@ -35,6 +37,7 @@ class InlinePipeline:
         self._residuals = residuals
 
     def run_pushed(self, task: EpochTask, files: Sequence[Path]) -> list[Manifest]:
+        """Take in pushed files."""
         return [run_pushed(task, 0, 0, files)]
 
     def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
@@ -42,26 +45,37 @@ class InlinePipeline:
         return [run_task(task, partition, 0, [table]) for partition, table in enumerate(batch)]
 
     def run_backfill(self, tasks: Sequence[BackfillTask]) -> Backfilled:
+        """Cover old data for new queries."""
         return run_backfills(tasks)
 
-    def run_joins(self, tasks: Sequence[JoinTask]) -> Joined:
+    def run_joins(self, tasks: Sequence[JoinTask]) -> TaskResults:
+        """Find the pairs of joins in data files."""
         return run_joins(tasks)
 
     def cancel_backfills(self) -> None:
         """They are calls, which end soon."""
 
-    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], now_us: int, seconds_max: float) -> pa.Table:
+    def run_residual(
+        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
+    ) -> pa.Table:
+        """Refuse what only Spark runs, unless a Spark was given for it."""
         if self._residuals is not None:
             return self._residuals().run_residual(plan, relations, now_us, seconds_max)
-        raise PipelineError(f"This residual needs Spark: {plan.residual.why_spark}")
+        raise PipelineError(
+            f"This residual needs Spark: {plan.residual.why_spark}.",
+            hint="this database was opened without Spark: ladle.connect starts one when it must",
+        )
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
+        """None: nobody knows the schema that Spark would give, unless a Spark was given for it."""
         return None if self._residuals is None else self._residuals().analyse(plan, relations, seconds_max)
 
     def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+        """Refused: such sources need Spark."""
         raise PipelineError("Sources of this format need Spark.")
 
     def batch_schema(self, batches: Any) -> pa.Schema:
+        """The schema of a scripted source; anything else needs Spark."""
         if isinstance(batches, ScriptedSource):
             return batches.schema
         raise PipelineError(_NO_SPARK, hint="attach a ladle.testing.ScriptedSource, or open the warehouse with Spark")
@@ -77,14 +91,16 @@ class InlinePipeline:
         available_now: bool,
         retry_seconds_max: float,
     ) -> Attached:
+        """Take in all batches of a scripted source, now."""
         attached = ScriptedRun(stream, source)
         attached.run(batches, checkpoint, run)
         return attached
 
     def give_up_start(self) -> None:
-        pass
+        """Nothing is ever started."""
 
     def close(self) -> None:
+        """Take nothing in any more."""
         self.started = False
 
 

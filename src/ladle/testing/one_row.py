@@ -35,14 +35,14 @@ def at_one_row(few: T, otherwise: T) -> T:
 def borrowed_spark() -> Pipeline:
     """This process's Spark session for residuals, where they can be counted; started if there is none."""
     from ladle.pipeline.lazy import LazyPipeline
-    from ladle.pipeline.session import start_session
+    from ladle.pipeline.spark_session import start_session
 
     session, _ = start_session(SparkStart())
     return LazyPipeline(session=session, start=SparkStart())
 
 
 @dataclass
-class Residuals:
+class ResidualCounts:
     """What ran the residuals of a run."""
 
     on_spark: int = 0
@@ -52,11 +52,12 @@ class Residuals:
 
     @property
     def problem(self) -> str | None:
+        """What speaks against the run: residuals that did not run on Spark; None if nothing does."""
         if self.strays:
             return f"DuckDB ran residuals over more than one row: {'; '.join(sorted(set(self.strays))[:5])}"
         return None if self.on_spark else "no residual ran on Spark, so this run shows nothing about it"
 
-    def add(self, other: Residuals) -> None:
+    def add(self, other: ResidualCounts) -> None:
         """What another process ran of the same tests."""
         self.on_spark += other.on_spark
         self.in_duckdb += other.in_duckdb
@@ -67,7 +68,7 @@ class Residuals:
 
 
 @contextmanager
-def counted(residuals: Residuals) -> Iterator[None]:
+def counted(residuals: ResidualCounts) -> Iterator[None]:
     """Count the residuals of every database in this process, whatever its pipeline."""
     from ladle.pipeline.spark import SparkPipeline
 
@@ -89,5 +90,5 @@ def counted(residuals: Residuals) -> Iterator[None]:
         return run_residual(plan, relations, *args, **options)
 
     spark = patch.object(SparkPipeline, "run_residual", on_spark)
-    with spark, patch("ladle.engine.invoke.run_residual", in_duckdb):
+    with spark, patch("ladle.execute.invoke.run_residual", in_duckdb):
         yield

@@ -22,6 +22,9 @@ _NEXT = "next"
 """The file of the checkpoint: the number of the batch to deliver next."""
 
 
+_FIRST = "A source has at least one batch: its columns are those of the first."
+
+
 class _Mark(Enum):
     ABORT = "abort"
 
@@ -42,15 +45,18 @@ class ScriptedSource:
         for batch in batches:
             if isinstance(batch, _Mark):
                 if not self._tables:
-                    raise TypeMismatch("ABORT comes after a batch.", hint="to deliver nothing, give no batches")
+                    raise TypeMismatch(
+                        "ABORT comes after a batch.", hint="begin with a batch; an Arrow table may be empty"
+                    )
                 self._aborts.add(len(self._tables) - 1)
             else:
                 self._tables.append(self._fitting(batch))
         if not self._tables:
-            raise TypeMismatch("A source has at least one batch: its columns are those of the first.")
+            raise TypeMismatch(_FIRST, hint="to deliver nothing, give an Arrow table without rows")
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the first batch."""
         return self._tables[0].schema
 
     def deliver(self, checkpoint: Path, run: BatchRunner) -> bool:
@@ -68,8 +74,15 @@ class ScriptedSource:
     def _fitting(self, batch: Sequence[Mapping[str, Any]] | pa.Table) -> pa.Table:
         """With the columns of the first batch, if this is not the first."""
         rows = batch.to_pylist() if isinstance(batch, pa.Table) else list(batch)
+        if not self._tables and isinstance(batch, pa.Table):
+            return batch
         if not self._tables:
-            return batch if isinstance(batch, pa.Table) else pa.Table.from_pylist(rows)
+            if not rows:
+                raise TypeMismatch(_FIRST, hint="begin with a batch that has rows, or an Arrow table")
+            try:
+                return pa.Table.from_pylist(rows)
+            except pa.ArrowException as error:
+                raise TypeMismatch(f"The first batch can't be an Arrow table: {error}.") from error
         extra = dict.fromkeys(name for row in rows for name in row if name not in self.schema.names)
         if extra:
             raise TypeMismatch(f"The first batch has no column {', '.join(map(repr, extra))}.")
@@ -91,14 +104,16 @@ class ScriptedRun:
         self.error: str | None = None
 
     def run(self, batches: ScriptedSource, checkpoint: Path, run: BatchRunner) -> None:
+        """Take in the batches, from the one after the last that was committed."""
         try:
             self.state = "drained" if batches.deliver(checkpoint, run) else "stopped"
         except Exception as error:  # of whatever takes the batch in, as with Spark
             self.state, self.error = "failed", str(error)
 
     def await_drained(self, seconds: float | None = None) -> None:
+        """Raise what the source failed of; it has ended already."""
         if self.error is not None:
             raise PipelineError(f"Source '{self.source}' of stream '{self.stream}' failed: {self.error}")
 
     def stop(self) -> None:
-        """It has ended."""
+        """Nothing to do: it has ended already."""

@@ -61,9 +61,11 @@ class Cast:
     may_raise: Callable[[pa.DataType, pa.DataType], bool] | bool = False
 
     def accepts(self, source: pa.DataType, target: pa.DataType) -> bool:
+        """Whether this is the cast from one type to another."""
         return _listed(source, self.sources) and _listed(target, self.targets)
 
     def render(self, value: Typed, target: pa.DataType) -> Typed:
+        """The cast of a value, as DuckDB's text."""
         if callable(self.duckdb):
             sql = self.duckdb(value.sql, value.type, target)
         else:
@@ -178,6 +180,7 @@ def number(text: str) -> Typed:
 
 
 def exact(value: Decimal) -> Typed:
+    """A literal of a decimal, with the smallest precision and scale that hold it."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
@@ -263,7 +266,8 @@ def scaled(sql: str, type_: pa.DataType) -> str:
 
 def rounded_quotient(numerator: str, divisor: str) -> str:
     """HUGEINT division that rounds half away from zero."""
-    half = f"2 * abs({numerator} % {divisor}) >= abs({divisor})"
+    rest = f"abs({numerator} % {divisor})"
+    half = f"{rest} >= abs({divisor}) - {rest}"
     away = f"sign({numerator}) * sign({divisor})"
     return f"(({numerator} // {divisor}) + (CASE WHEN {half} THEN CAST({away} AS HUGEINT) ELSE 0 END))"
 

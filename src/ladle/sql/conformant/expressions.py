@@ -7,6 +7,7 @@ so a new kind of expression runs in Spark until it is proven.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlglot import exp
@@ -16,11 +17,8 @@ from ladle.plan import Function
 from ladle.schema import TIMESTAMP, type_name
 from ladle.sql.conformant.casts import cast, is_ordered, literal, number, try_cast
 from ladle.sql.conformant.datatypes import arrow_type
-from ladle.sql.conformant.entries import call
-from ladle.sql.conformant.functions import BY_NAME, compared, widened
 from ladle.sql.conformant.intervals import interval
 from ladle.sql.conformant.literals import folded_intervals, hexadecimal, parameter, written
-from ladle.sql.conformant.nodes import CALLS, FUNCTION, Call, call_of
 from ladle.sql.conformant.operands import (
     ARITHMETIC,
     COMPARISONS,
@@ -31,8 +29,10 @@ from ladle.sql.conformant.operands import (
     refused_at,
     truth,
 )
+from ladle.sql.conformant.parser_names import CALLS, FUNCTION, Call, call_of
 from ladle.sql.conformant.readable import is_readable, refuse_unreadable, unreadable
-from ladle.sql.conformant.scope import Scope, quoted
+from ladle.sql.conformant.scope import TypedScope, quoted
+from ladle.sql.conformant.signatures import call
 from ladle.sql.conformant.spark_types import (
     BIGINT,
     BINARY,
@@ -54,7 +54,8 @@ from ladle.sql.conformant.spark_types import (
     common_type,
     is_fraction,
 )
-from ladle.sql.conformant.tumbling import field, is_window, tumbling
+from ladle.sql.conformant.the_list import BY_NAME, compared, widened
+from ladle.sql.conformant.window_structs import field, is_time_window, time_window
 
 _CASTS = {
     "boolean": BOOLEAN,
@@ -69,6 +70,7 @@ _CASTS = {
     "binary": BINARY,
     "date": DATE,
     "timestamp": TIMESTAMP,
+    "to_timestamp": TIMESTAMP,
 }
 """Functions named as a type are casts to it."""
 
@@ -80,7 +82,7 @@ TEXT_CHARACTERS_MAX = 200_000
 _CHARACTERS_PER_NODE_MAX = 200
 
 
-def expression(node: exp.Expr, scope: Scope) -> Typed:
+def expression(node: exp.Expr, scope: TypedScope) -> Typed:
     """The node rendered for DuckDB, with Spark's type."""
     if scope.keys is not None:
         key = _grouped(node, scope)
@@ -96,7 +98,7 @@ def expression(node: exp.Expr, scope: Scope) -> Typed:
     return found
 
 
-def each_expression(nodes: Iterable[exp.Expr], scope: Scope) -> list[Typed]:
+def each_expression(nodes: Iterable[exp.Expr], scope: TypedScope) -> list[Typed]:
     """All of them. When one is not conformant the rest is looked at first: Spark is not asked what is refused here."""
     found: list[Typed] = []
     unproven: NotConformant | None = None
@@ -110,28 +112,28 @@ def each_expression(nodes: Iterable[exp.Expr], scope: Scope) -> list[Typed]:
     return found
 
 
-def _rendered(node: exp.Expr, scope: Scope) -> Typed:
+def _rendered(node: exp.Expr, scope: TypedScope) -> Typed:
     if isinstance(node, exp.Anonymous) and FUNCTION in node.meta:
         return _user_function(node, scope)
-    if isinstance(node, exp.Anonymous) and is_window(node):
+    if isinstance(node, exp.Anonymous) and is_time_window(node):
         return _time_window(node, scope)
     rule = _RULES.get(type(node))
     if rule is not None:
         return rule(node, scope)
     called = call_of(node)
     if called is None:
-        raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
+        raise NotConformant(f"{name_of(node)} is not proven equal in DuckDB")
     return _call(called, scope)
 
 
-def condition(node: exp.Expr, scope: Scope) -> Typed:
+def condition(node: exp.Expr, scope: TypedScope) -> Typed:
     """A boolean: WHERE, HAVING, ON, FILTER."""
     found = expression(node, scope)
     with refused_at(node):
         return truth(found)
 
 
-def filtered(node: exp.Expr, scope: Scope) -> Typed:
+def filtered(node: exp.Expr, scope: TypedScope) -> Typed:
     """A condition that keeps rows. A term that may raise is only tried on rows that the terms before it keep, as in
     Spark; the others also stand alone, so that DuckDB can join and skip by them."""
     if isinstance(node, exp.And):
@@ -153,13 +155,14 @@ def normalized(value: Typed) -> Typed:
     return value
 
 
-def _name(node: exp.Expr) -> str:
+def name_of(node: exp.Expr) -> str:
+    """What an expression is called in messages."""
     if isinstance(node, exp.Func):
         return f"function {node.sql_name().lower()}"
     return f"the expression {node.sql(dialect='spark')[:60]}"
 
 
-def _grouped(node: exp.Expr, scope: Scope) -> Typed | None:
+def _grouped(node: exp.Expr, scope: TypedScope) -> Typed | None:
     """A node that is a GROUP BY expression is its key; a column that is not one may not stand outside an aggregate."""
     assert scope.keys is not None
     if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Placeholder):
@@ -175,14 +178,14 @@ def _grouped(node: exp.Expr, scope: Scope) -> Typed | None:
     return None
 
 
-def _owner(node: exp.Column, scope: Scope) -> Scope | None:
-    found: Scope | None = scope
+def _owner(node: exp.Column, scope: TypedScope) -> TypedScope | None:
+    found: TypedScope | None = scope
     while found is not None and node.table.lower() not in found.sources:
         found = found.parent
     return found
 
 
-def _column(node: exp.Column, scope: Scope) -> Typed:
+def _column(node: exp.Column, scope: TypedScope) -> Typed:
     name = node.name.lower()
     if not node.table:
         if name in scope.aliases:
@@ -196,7 +199,7 @@ def _column(node: exp.Column, scope: Scope) -> Typed:
     return owner.sources[node.table.lower()][name]
 
 
-def _negative(node: exp.Expr, scope: Scope) -> Typed:
+def _negative(node: exp.Expr, scope: TypedScope) -> Typed:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.is_string:
         # -9223372036854775808 is one literal, and a negated literal keeps the digits that typing looks at.
@@ -210,8 +213,8 @@ def _negative(node: exp.Expr, scope: Scope) -> Typed:
     return call(BY_NAME["negative"], "negative", [value])
 
 
-def _binary(symbol: str) -> Callable[[exp.Expr, Scope], Typed]:
-    def rule(node: exp.Expr, scope: Scope) -> Typed:
+def _binary(symbol: str) -> Callable[[exp.Expr, TypedScope], Typed]:
+    def rule(node: exp.Expr, scope: TypedScope) -> Typed:
         left, right = operands = each_expression((node.this, node.expression), scope)
         if symbol in COMPARISONS:
             check_compared(operands)
@@ -228,21 +231,21 @@ def _binary(symbol: str) -> Callable[[exp.Expr, Scope], Typed]:
     return rule
 
 
-def _distinct_from(node: exp.Expr, scope: Scope) -> Typed:
+def _distinct_from(node: exp.Expr, scope: TypedScope) -> Typed:
     equal = _binary("<=>")(node, scope)
     return replace(equal, sql=f"(NOT {equal.sql})")
 
 
-def _is(node: exp.Is, scope: Scope) -> Typed:
+def _is(node: exp.Is, scope: TypedScope) -> Typed:
     value = expression(node.this, scope)
     if isinstance(node.expression, exp.Null):
         return call(BY_NAME["isnull"], "IS NULL", [value])
     if isinstance(node.expression, exp.Boolean) and value.type == BOOLEAN:
         return replace(value, sql=f"({value.sql} IS {'TRUE' if node.expression.this else 'FALSE'})", constant=None)
-    raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
+    raise NotConformant(f"{name_of(node)} is not proven equal in DuckDB")
 
 
-def _terms(node: exp.Connector, scope: Scope) -> list[Typed]:
+def _terms(node: exp.Connector, scope: TypedScope) -> list[Typed]:
     """The operands of AND or OR."""
     nodes = list(node.flatten())
     found = each_expression(nodes, scope)
@@ -253,19 +256,19 @@ def _terms(node: exp.Connector, scope: Scope) -> list[Typed]:
     return terms
 
 
-def _connector(node: exp.Connector, scope: Scope) -> Typed:
+def _connector(node: exp.Connector, scope: TypedScope) -> Typed:
     """Spark skips the right side once the left decides; DuckDB may compute both, so what can raise becomes a CASE."""
     return joined("AND" if isinstance(node, exp.And) else "OR", _terms(node, scope))
 
 
-def _not(node: exp.Not, scope: Scope) -> Typed:
+def _not(node: exp.Not, scope: TypedScope) -> Typed:
     value = expression(node.this, scope)
     refuse_unreadable([node.this, node], [value, Typed("", BOOLEAN)])
     value = truth(value, Typed("", BOOLEAN))
     return Typed(f"(NOT {value.sql})", BOOLEAN, value.may_raise)
 
 
-def _between(node: exp.Between, scope: Scope) -> Typed:
+def _between(node: exp.Between, scope: TypedScope) -> Typed:
     if node.args.get("symmetric"):
         raise NotConformant("BETWEEN SYMMETRIC is not proven equal in DuckDB")
     parts = [node.args[part] for part in ("this", "low", "high")]
@@ -277,7 +280,7 @@ def _between(node: exp.Between, scope: Scope) -> Typed:
     return joined("AND", (lower, upper))
 
 
-def _in(node: exp.In, scope: Scope) -> Typed:
+def _in(node: exp.In, scope: TypedScope) -> Typed:
     query = node.args.get("query")
     if isinstance(node.this, exp.Tuple) or (query is None and not node.expressions):
         raise NotConformant("this form of IN is not proven equal in DuckDB")
@@ -298,14 +301,14 @@ def _in(node: exp.In, scope: Scope) -> Typed:
     return Typed(f"({left.sql} IN ({inner}))", BOOLEAN, left.may_raise or found.may_raise or right.may_raise)
 
 
-def _exists(node: exp.Exists, scope: Scope) -> Typed:
+def _exists(node: exp.Exists, scope: TypedScope) -> Typed:
     if not isinstance(node.this, exp.Query):
         raise NotConformant("function exists is not proven equal in DuckDB")
     found = scope.query(node.this, scope)
     return Typed(f"EXISTS ({found.sql})", BOOLEAN, found.may_raise)
 
 
-def _scalar(node: exp.Expr, scope: Scope) -> Typed:
+def _scalar(node: exp.Expr, scope: TypedScope) -> Typed:
     found = scope.query(node, scope)
     if len(found.columns) != 1:
         raise NotConformant("a scalar subquery of several columns")
@@ -314,7 +317,7 @@ def _scalar(node: exp.Expr, scope: Scope) -> Typed:
     return Typed(f"({found.sql})", found.columns[0][1], found.may_raise or not found.one_row)
 
 
-def _case(node: exp.Case, scope: Scope) -> Typed:
+def _case(node: exp.Case, scope: TypedScope) -> Typed:
     subject = expression(node.this, scope) if node.this is not None else None
     scope = replace(scope, conditional=True)
     conditions: list[Typed] = []
@@ -336,7 +339,7 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
     return Typed(f"(CASE {branches} ELSE {values[-1].sql} END)", values[-1].type, may_raise)
 
 
-def _if(node: exp.If, scope: Scope) -> Typed:
+def _if(node: exp.If, scope: TypedScope) -> Typed:
     otherwise = node.args.get("false")
     branches = replace(scope, conditional=True)
     values = [expression(node.args["true"], branches)]
@@ -345,7 +348,7 @@ def _if(node: exp.If, scope: Scope) -> Typed:
     return call(BY_NAME["if"], "if", [condition(node.this, scope), *values])
 
 
-def _cast(node: exp.Cast, scope: Scope) -> Typed:
+def _cast(node: exp.Cast, scope: TypedScope) -> Typed:
     if node.args.get("format") is not None:
         raise NotConformant("CAST with a format is not proven equal in DuckDB")
     try:
@@ -362,24 +365,40 @@ def _cast(node: exp.Cast, scope: Scope) -> Typed:
     return cast(value, target)
 
 
-def _like(node: exp.Expr, scope: Scope) -> Typed:
+def _like(node: exp.Expr, scope: TypedScope) -> Typed:
     """LIKE and ILIKE; the parser keeps NOT as a property of the node."""
+    quantified = node.expression
+    if isinstance(quantified, exp.Any | exp.All) and isinstance(node, exp.Like | exp.ILike):
+        return _like_each(node, quantified, scope)
     matched = _call(CALLS[type(node)](node), scope)
     like = node.this if isinstance(node, exp.Escape) else node
     return replace(matched, sql=f"(NOT {matched.sql})") if like.args.get("negate") else matched
 
 
-def _call(called: Call, scope: Scope) -> Typed:
-    if called.name in _CASTS and len(called.arguments) == 1:
+def _like_each(node: exp.Expr, quantified: exp.Expr, scope: TypedScope) -> Typed:
+    """LIKE ANY and LIKE ALL of some patterns."""
+    patterns = quantified.this.expressions if isinstance(quantified.this, exp.Tuple) else [quantified.this.unnest()]
+    if node.args.get("negate") or not patterns:
+        raise NotConformant("NOT LIKE ANY and NOT LIKE ALL are not proven equal in DuckDB")
+    name = "like" if isinstance(node, exp.Like) else "ilike"
+    terms = [_call(Call(name, (node.this, each)), scope) for each in patterns]
+    return joined("OR" if isinstance(quantified, exp.Any) else "AND", terms)
+
+
+def _call(called: Call, scope: TypedScope) -> Typed:
+    if called.name in _CASTS and len(called.arguments) == 1 and not called.distinct:
         return cast(expression(called.arguments[0], scope), _CASTS[called.name])
     entries = BY_NAME.get(called.name)
     if entries is not None and entries[0].aggregate:
         return _aggregate(called, scope)
     # Also of a function that only Spark has: what is wrong in its arguments is said here.
     conditional = scope.conditional or called.name in _OF_ONE_TYPE
-    arguments = each_expression(called.arguments, replace(scope, conditional=conditional))
+    inside = replace(scope, conditional=conditional)
     if entries is None:
+        with suppress(NotConformant):
+            each_expression(called.arguments, inside)
         raise NotConformant(f"function {called.name} is not proven equal in DuckDB")
+    arguments = each_expression(called.arguments, inside)
     if called.distinct or called.star:
         raise NotConformant(f"{called.name} of DISTINCT or * is not proven equal in DuckDB")
     if called.name in ("greatest", "least", "nullif") and arguments:
@@ -389,66 +408,48 @@ def _call(called: Call, scope: Scope) -> Typed:
     return call(entries, called.name, arguments)
 
 
-def _user_function(node: exp.Anonymous, scope: Scope) -> Typed:
+def _user_function(node: exp.Anonymous, scope: TypedScope) -> Typed:
     """The same Python runs in both engines; its arguments were cast to their types when the call was resolved."""
     function: Function = node.meta[FUNCTION]
     given = ", ".join(expression(each, scope).sql for each in node.expressions)
     return Typed(f"{function.symbol}({given})", function.returns, may_raise=True)
 
 
-def _time_window(node: exp.Anonymous, scope: Scope) -> Typed:
-    if not scope.time_windows or len(node.expressions) < 2:
-        raise NotConformant("a time window that is not grouped by is not proven equal in DuckDB")
-    return tumbling(node, expression(node.expressions[0], scope))
+def _time_window(node: exp.Anonymous, scope: TypedScope) -> Typed:
+    return time_window(node, scope, lambda each: expression(each, scope))
 
 
-def _dot(node: exp.Dot, scope: Scope) -> Typed:
+def _dot(node: exp.Dot, scope: TypedScope) -> Typed:
     if not isinstance(node.expression, exp.Identifier):
-        raise NotConformant(f"{_name(node)} is not proven equal in DuckDB")
+        raise NotConformant(f"{name_of(node)} is not proven equal in DuckDB")
     return field(expression(node.this, scope), node.expression.name)
 
 
-def _aggregate(called: Call, scope: Scope, *, tail: str = "", filter_: exp.Expr | None = None) -> Typed:
-    """An aggregate of groups, or with `tail` (OVER) of a window."""
-    if scope.keys is None and not tail:
-        raise NotConformant(f"{called.name} outside a grouped query")
-    rows = replace(scope, keys=None, aliases={}, windows=False)
-    entries = BY_NAME[called.name]
-    where = condition(filter_, rows) if filter_ is not None else None
-    if called.star:
-        sql = "count(*)" + (f" FILTER (WHERE {where.sql})" if where else "") + tail
-        return Typed(sql, BIGINT, bool(where and where.may_raise))
-    arguments = [expression(each, rows) for each in called.arguments]
-    if called.distinct:
-        if not entries[0].distinct or tail or any(not is_ordered(each.type) for each in arguments):
-            raise NotConformant(f"{called.name}(DISTINCT) here is not proven equal in DuckDB")
-        arguments = [normalized(each) for each in arguments]
-    if where is not None:
-        # Only rows that pass may be evaluated (they could raise), so the condition is part of the argument.
-        arguments = [
-            Typed(f"(CASE WHEN {where.sql} THEN {a.sql} END)", a.type, a.may_raise or where.may_raise)
-            for a in arguments
-        ]
-    for entry in entries:
-        if entry.matches(arguments):
-            return entry.render(arguments, distinct="DISTINCT " if called.distinct else "", tail=tail)
-    return call((), called.name, arguments)
+def _aggregate(called: Call, scope: TypedScope) -> Typed:
+    from ladle.sql.conformant.aggregating import aggregate
+
+    return aggregate(called, scope)
 
 
-def _filter(node: exp.Filter, scope: Scope) -> Typed:
-    called = call_of(node.this)
-    entries = BY_NAME.get(called.name) if called is not None else None
-    if called is None or entries is None or not entries[0].aggregate:
-        raise NotConformant(f"FILTER on {node.this.sql(dialect='spark')[:40]} is not proven equal in DuckDB")
-    return _aggregate(called, scope, filter_=node.expression.this)
+def _filter(node: exp.Filter, scope: TypedScope) -> Typed:
+    from ladle.sql.conformant.aggregating import filtered_aggregate
+
+    return filtered_aggregate(node, scope)
 
 
-def _window(node: exp.Window, scope: Scope) -> Typed:
+def _within_group(node: exp.WithinGroup, scope: TypedScope) -> Typed:
+    from ladle.sql.conformant.aggregating import within_group
+
+    return within_group(node, scope)
+
+
+def _window(node: exp.Window, scope: TypedScope) -> Typed:
+    from ladle.sql.conformant.aggregating import aggregate
     from ladle.sql.conformant.windows import window
 
     if not scope.windows:
         raise NotConformant("a window function in this clause")
-    return window(node, scope, _aggregate)
+    return window(node, scope, aggregate)
 
 
 _RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
@@ -491,10 +492,9 @@ _RULES: Mapping[type[exp.Expr], Callable[..., Typed]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Interval: lambda node, scope: interval(node),
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.Escape: _like,
+    **dict.fromkeys((exp.Like, exp.ILike, exp.Escape), _like),
     exp.Filter: _filter,
+    exp.WithinGroup: _within_group,
     exp.Window: _window,
     exp.Dot: _dot,
 }

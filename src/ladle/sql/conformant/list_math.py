@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 
 from ladle.sql.conformant.casts import cast, raising
-from ladle.sql.conformant.entries import (
+from ladle.sql.conformant.signatures import (
     Arguments,
     AsDouble,
     DecimalParam,
     Double,
-    Entry,
     Fraction,
     Integral,
+    Signature,
     first_type,
     literal_of,
 )
@@ -75,10 +77,10 @@ def _whole_decimal(arguments: Arguments) -> pa.DataType:
     return source if source.scale == 0 else pa.decimal128(source.precision - source.scale + 1, 0)
 
 
-def _whole(function: str) -> tuple[Entry, ...]:
+def _whole(function: str) -> tuple[Signature, ...]:
     return (
-        Entry(function, (Integral,), BIGINT, "CAST({0} AS BIGINT)", f"{function}({{0}})"),
-        Entry(
+        Signature(function, (Integral,), BIGINT, "CAST({0} AS BIGINT)", f"{function}({{0}})"),
+        Signature(
             function,
             (AsDouble,),
             BIGINT,
@@ -86,7 +88,7 @@ def _whole(function: str) -> tuple[Entry, ...]:
             f"{function}({{0}})",
             may_raise=True,
         ),
-        Entry(
+        Signature(
             function,
             (DecimalParam,),
             _whole_decimal,
@@ -117,14 +119,48 @@ def _remainder_decimals(arguments: Arguments, type_: pa.DataType) -> str:
     return f"(CASE WHEN {b.sql} = 0 AND {a.sql} IS NOT NULL THEN {zero} ELSE {remainder} END)"
 
 
-MATH: tuple[Entry, ...] = (
-    Entry("negative", (Integral,), first_type, "(- {0})", "(- {0})", may_raise=True),
-    Entry("negative", (Fraction,), first_type, "(- {0})", "(- {0})"),
-    Entry("negative", (DecimalParam,), _exact_type, "(- {0})", "(- {0})"),
-    Entry("abs", (Integral,), first_type, "abs({0})", "abs({0})", may_raise=True),
-    Entry("abs", (Fraction,), first_type, "abs({0})", "abs({0})"),
-    Entry("abs", (DecimalParam,), _exact_type, "abs({0})", "abs({0})"),
-    Entry(
+_Exponent = literal_of("0", "1", "2", "0.5", types=(INT, pa.decimal128(1, 1)))
+_Edge = literal_of("0", "10", "-2.5", types=(INT, pa.decimal128(2, 1)))
+_Buckets = literal_of("1", "7", types=(INT,))
+
+
+def _power(arguments: Arguments, type_: pa.DataType) -> str:
+    """Exponents for which both libraries multiply or take a root, exactly."""
+    value = arguments[0].sql
+    match arguments[1].constant:
+        case 0:
+            return f"(CASE WHEN {value} IS NOT NULL THEN CAST('1' AS DOUBLE) END)"
+        case 1:
+            return value
+        case 2:
+            return f"({value} * {value})"
+    raise NotConformant("power with this exponent")
+
+
+def _bucket(arguments: Arguments, type_: pa.DataType) -> str:
+    value, low, high, count = arguments
+    match low.constant, high.constant, count.constant:
+        case int() | Decimal() as least, int() | Decimal() as most, int() as buckets:
+            if least >= most or not 0 < buckets < 1_000_000:
+                raise NotConformant("width_bucket with these bounds")
+        case _:
+            raise NotConformant("width_bucket whose bounds are not constant")
+    v, a, b = value.sql, cast(low, DOUBLE).sql, cast(high, DOUBLE).sql
+    inside = f"CAST(trunc(({buckets} * ({v} - {a})) / ({b} - {a})) AS BIGINT) + 1"
+    return (
+        f"(CASE WHEN {v} IS NULL OR isnan({v}) THEN NULL WHEN {v} < {a} THEN CAST(0 AS BIGINT) "
+        f"WHEN {v} >= {b} THEN CAST({buckets + 1} AS BIGINT) ELSE {inside} END)"
+    )
+
+
+MATH: tuple[Signature, ...] = (
+    Signature("negative", (Integral,), first_type, "(- {0})", "(- {0})", may_raise=True),
+    Signature("negative", (Fraction,), first_type, "(- {0})", "(- {0})"),
+    Signature("negative", (DecimalParam,), _exact_type, "(- {0})", "(- {0})"),
+    Signature("abs", (Integral,), first_type, "abs({0})", "abs({0})", may_raise=True),
+    Signature("abs", (Fraction,), first_type, "abs({0})", "abs({0})"),
+    Signature("abs", (DecimalParam,), _exact_type, "abs({0})", "abs({0})"),
+    Signature(
         "%",
         (DecimalParam, DecimalParam),
         lambda arguments: arithmetic_type("%", *arguments),
@@ -133,19 +169,21 @@ MATH: tuple[Entry, ...] = (
         may_raise=True,
         coerce=lambda a: [cast(each, decimal_of(each)) for each in a],
     ),
-    Entry("pmod", (Integral, _Divisor), first_type, _pmod, "pmod({0}, {1})", coerce=_widened),
-    Entry("round", (Integral,), first_type, "{0}", "round({0})"),
-    Entry("round", (Integral, _DigitsDown), first_type, lambda a, t: _whole_digits(a), "round({0}, {1})"),
-    Entry("round", (Fraction,), first_type, _round_fraction, "round({0})"),
-    Entry("round", (Double, _DigitsDown), first_type, _round_fraction, "round({0}, {1})"),
-    Entry("round", (DecimalParam,), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0})"),
-    Entry("round", (DecimalParam, _DigitsDown), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0}, {1})"),
+    Signature("pmod", (Integral, _Divisor), first_type, _pmod, "pmod({0}, {1})", coerce=_widened),
+    Signature("round", (Integral,), first_type, "{0}", "round({0})"),
+    Signature("round", (Integral, _DigitsDown), first_type, lambda a, t: _whole_digits(a), "round({0}, {1})"),
+    Signature("round", (Fraction,), first_type, _round_fraction, "round({0})"),
+    Signature("round", (Double, _DigitsDown), first_type, _round_fraction, "round({0}, {1})"),
+    Signature("round", (DecimalParam,), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0})"),
+    Signature(
+        "round", (DecimalParam, _DigitsDown), _round_decimal_type, lambda a, t: cast(a[0], t).sql, "round({0}, {1})"
+    ),
     *_whole("ceil"),
     *_whole("floor"),
-    Entry(
+    Signature(
         "sqrt", (AsDouble,), DOUBLE, "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({0}) END)", "sqrt({0})"
     ),
-    Entry(
+    Signature(
         "sign",
         (AsDouble,),
         DOUBLE,
@@ -153,8 +191,8 @@ MATH: tuple[Entry, ...] = (
         "WHEN {0} < 0 THEN CAST('-1' AS DOUBLE) ELSE {0} END)",
         "sign({0})",
     ),
-    Entry("isnan", (Fraction,), BOOLEAN, "coalesce(isnan({0}), FALSE)", "isnan({0})"),
-    Entry(
+    Signature("isnan", (Fraction,), BOOLEAN, "coalesce(isnan({0}), FALSE)", "isnan({0})"),
+    Signature(
         "nanvl",
         (Fraction, Fraction),
         first_type,
@@ -162,13 +200,17 @@ MATH: tuple[Entry, ...] = (
         "nanvl({0}, {1})",
         coerce=_widened,
     ),
-    Entry(
+    Signature(
         "try_divide",
         (AsDouble, AsDouble),
         DOUBLE,
         "(CASE WHEN {1} = 0 THEN NULL ELSE {0} / {1} END)",
         "try_divide({0}, {1})",
     ),
+    Signature("power", (AsDouble, _Exponent), DOUBLE, _power, "power({0}, {1})"),
+    Signature("width_bucket", (AsDouble, _Edge, _Edge, _Buckets), BIGINT, _bucket, "width_bucket({all})"),
+    Signature("radians", (AsDouble,), DOUBLE, "radians({0})", "radians({0})"),
+    Signature("degrees", (AsDouble,), DOUBLE, "degrees({0})", "degrees({0})"),
 )
 
 

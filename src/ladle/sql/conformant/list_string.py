@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ladle.sql.conformant.entries import Arguments, Entry, Int, String, Stringable, literal_of
 from ladle.sql.conformant.letter_case import (
     CASED,
     IGNORABLE,
@@ -16,6 +15,8 @@ from ladle.sql.conformant.letter_case import (
     UPPER_SPLIT,
     UPPER_TO,
 )
+from ladle.sql.conformant.patterns import pattern
+from ladle.sql.conformant.signatures import Arguments, Int, Signature, String, Stringable, literal_of
 from ladle.sql.conformant.spark_types import BOOLEAN, INT, STRING, NotConformant, Typed
 
 REPEAT_MAX = 10_000
@@ -66,7 +67,7 @@ def _side(name: str) -> str:
     return f"(CASE WHEN {{1}} IS NULL THEN NULL ELSE {name}({{0}}, greatest({{1}}, 0)) END)"
 
 
-def _pad(name: str) -> Entry:
+def _pad(name: str) -> Signature:
     def sql(arguments: Arguments, type_: pa.DataType) -> str:
         text, fill = arguments[0].sql, arguments[2].sql
         length = _bounded(arguments[1])
@@ -76,11 +77,11 @@ def _pad(name: str) -> Entry:
             f"THEN left({text}, {length}) WHEN {fill} = '' THEN {text} ELSE {padded} END)"
         )
 
-    return Entry(name, (String, _Times, String), STRING, sql, f"{name}({{0}}, {{1}}, {{2}})")
+    return Signature(name, (String, _Times, String), STRING, sql, f"{name}({{0}}, {{1}}, {{2}})")
 
 
-def _pad_spaces(name: str) -> Entry:
-    return Entry(name, (String, _Times), STRING, lambda a, t: _padded(name, a), f"{name}({{0}}, {{1}})")
+def _pad_spaces(name: str) -> Signature:
+    return Signature(name, (String, _Times), STRING, lambda a, t: _padded(name, a), f"{name}({{0}}, {{1}})")
 
 
 def _padded(name: str, arguments: Arguments) -> str:
@@ -134,45 +135,142 @@ def _lowered(text: str) -> str:
     return f"lower(replace(translate({text}, '{LOWER_FROM}', '{LOWER_TO}'), '{whole}', '{parts}'))"
 
 
-def _trims(name: str) -> tuple[Entry, ...]:
+def _trims(name: str) -> tuple[Signature, ...]:
     position = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}[name]
     return (
-        Entry(name, (String,), STRING, f"{name}({{0}}, ' ')", f"{name}({{0}})"),
-        Entry(name, (String, String), STRING, f"{name}({{1}}, {{0}})", f"trim({position} {{0}} FROM {{1}})"),
+        Signature(name, (String,), STRING, f"{name}({{0}}, ' ')", f"{name}({{0}})"),
+        Signature(name, (String, String), STRING, f"{name}({{1}}, {{0}})", f"trim({position} {{0}} FROM {{1}})"),
     )
 
 
-STRINGS: tuple[Entry, ...] = (
-    Entry("length", (String,), INT, "CAST(length({0}) AS INTEGER)", "length({0})"),
-    Entry("octet_length", (String,), INT, "CAST(strlen({0}) AS INTEGER)", "octet_length({0})"),
-    Entry("bit_length", (String,), INT, "CAST(8 * strlen({0}) AS INTEGER)", "bit_length({0})"),
-    Entry("concat", (Stringable,), STRING, _joined, "concat({all})", variadic=True),
-    Entry("concat_ws", (String, String), STRING, "concat_ws({all})", "concat_ws({all})", variadic=True),
-    Entry("startswith", (String, String), BOOLEAN, "starts_with({0}, {1})", "startswith({0}, {1})"),
-    Entry("endswith", (String, String), BOOLEAN, "suffix({0}, {1})", "endswith({0}, {1})"),
-    Entry("contains", (String, String), BOOLEAN, "contains({0}, {1})", "contains({0}, {1})"),
-    Entry("substring", (String, Int), STRING, _substring, "substring({0}, {1})"),
-    Entry("substring", (String, Int, Int), STRING, _substring, "substring({0}, {1}, {2})"),
-    Entry("left", (String, Int), STRING, _side("left"), "left({0}, {1})"),
-    Entry("right", (String, Int), STRING, _side("right"), "right({0}, {1})"),
-    Entry("replace", (String, String, String), STRING, "replace({0}, {1}, {2})", "replace({0}, {1}, {2})"),
-    Entry("instr", (String, String), INT, "CAST(instr({0}, {1}) AS INTEGER)", "instr({0}, {1})"),
-    Entry("locate", (String, String), INT, "CAST(instr({1}, {0}) AS INTEGER)", "locate({0}, {1})"),
-    Entry("repeat", (String, _Times), STRING, lambda a, t: f"repeat({a[0].sql}, {_bounded(a[1])})", "repeat({0}, {1})"),
-    Entry("upper", (String,), STRING, _upper, "upper({0})"),
-    Entry("lower", (String,), STRING, _lower, "lower({0})"),
-    Entry("ascii", (String,), INT, "CAST(ascii({0}) AS INTEGER)", "ascii({0})"),
-    Entry("md5", (String,), STRING, "md5({0})", "md5({0})"),
-    Entry("translate", (String, String, String), STRING, "translate({0}, {1}, {2})", "translate({0}, {1}, {2})"),
+_Delimiter = literal_of("'.'", "' '", "'b'", "'a'", types=(STRING,))
+_Place = literal_of("1", "2", "-1", "3", "-2", types=(INT,))
+_Count = literal_of("0", "1", "2", "-1", "-2", types=(INT,))
+_InAnyCase = literal_of("'%A%'", "'_B%'", "'abc'", "'%stra%'", types=(STRING,))
+_Regex = literal_of(
+    "'[a-c]+'", "'(a)|(b)'", "'^a.*c'", "'[^a-z ]'", "'\\\\d+'", "'\\\\w+\\\\s?'", "'o{1,2}'", "'x*?X'",
+    types=(STRING,),
+)  # fmt: skip
+_MoreRegex = literal_of("'b$'", "'a*'", "'^(abc|a)$'", "'.'", "''", types=(STRING,))
+_TwoGroups = literal_of("'(a)([^b]*)'", "'([a-z]+) ?([a-z]*)'", "'(a)|(b)'", types=(STRING,))
+_Group = literal_of("0", "1", "2", types=(INT,))
+_Replacement = literal_of("''", "'-'", "'ab'", types=(STRING,))
+
+
+def _constant_text(value: Typed) -> str:
+    if not isinstance(value.constant, str):
+        raise NotConformant("a pattern that is not a constant")
+    return value.constant
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+def _matched(arguments: Arguments, type_: pa.DataType) -> str:
+    return f"regexp_matches({arguments[0].sql}, {_quoted(pattern(_constant_text(arguments[1])).text)})"
+
+
+def _extracted(arguments: Arguments, type_: pa.DataType) -> str:
+    found = pattern(_constant_text(arguments[1]))
+    group = arguments[2].constant if len(arguments) > 2 else 1
+    if not isinstance(group, int) or not 0 <= group <= found.groups or (found.ends and group == 0):
+        raise NotConformant("regexp_extract of this group")
+    return f"regexp_extract({arguments[0].sql}, {_quoted(found.text)}, {group})"
+
+
+def _replaced(arguments: Arguments, type_: pa.DataType) -> str:
+    found, by = pattern(_constant_text(arguments[1])), _constant_text(arguments[2])
+    if found.may_be_empty or found.ends or "$" in by or "\\" in by or "\\A" in found.text:
+        raise NotConformant("regexp_replace of this pattern")
+    return f"regexp_replace({arguments[0].sql}, {_quoted(found.text)}, {_quoted(by)}, 'g')"
+
+
+def _split_part(arguments: Arguments, type_: pa.DataType) -> str:
+    text, delimiter, place = arguments
+    if not delimiter.constant or not isinstance(place.constant, int) or place.constant == 0:
+        raise NotConformant("split_part of this form")
+    return f"split_part({text.sql}, {delimiter.sql}, {place.constant})"
+
+
+def _substring_index(arguments: Arguments, type_: pa.DataType) -> str:
+    """A delimiter of one character, which can't overlap itself."""
+    text, delimiter, count = arguments
+    if len(_constant_text(delimiter)) != 1 or not isinstance(count.constant, int):
+        raise NotConformant("substring_index of this form")
+    if count.constant == 0:
+        return f"(CASE WHEN {text.sql} IS NOT NULL THEN '' END)"
+    kept = f"[1:{count.constant}]" if count.constant > 0 else f"[{count.constant}:]"
+    return f"array_to_string((string_split({text.sql}, {delimiter.sql})){kept}, {delimiter.sql})"
+
+
+def _in_any_case(arguments: Arguments, type_: pa.DataType) -> str:
+    wanted = _constant_text(arguments[1])
+    if not wanted.isascii() or "\\" in wanted:
+        raise NotConformant("ILIKE with a pattern of this form")
+    return f"({_lower(arguments[:1], type_)} LIKE {_quoted(wanted.lower())} ESCAPE '\\')"
+
+
+def _reversed(arguments: Arguments, type_: pa.DataType) -> str:
+    """By code points: DuckDB's own keeps what is shown as one letter together."""
+    text = arguments[0].sql
+    letters = f"list_transform(range(length({text}), 0, -1), lambda i: ({text})[i])"
+    return f"(CASE WHEN {_is_ascii(text)} THEN reverse({text}) ELSE array_to_string({letters}, '') END)"
+
+
+def _sha2(arguments: Arguments, type_: pa.DataType) -> str:
+    if arguments[1].constant not in (0, 256):
+        raise NotConformant("sha2 of this length")
+    return f"sha256({arguments[0].sql})"
+
+
+STRINGS: tuple[Signature, ...] = (
+    Signature("length", (String,), INT, "CAST(length({0}) AS INTEGER)", "length({0})"),
+    Signature("octet_length", (String,), INT, "CAST(strlen({0}) AS INTEGER)", "octet_length({0})"),
+    Signature("bit_length", (String,), INT, "CAST(8 * strlen({0}) AS INTEGER)", "bit_length({0})"),
+    Signature("concat", (Stringable,), STRING, _joined, "concat({all})", variadic=True),
+    Signature("concat_ws", (String, String), STRING, "concat_ws({all})", "concat_ws({all})", variadic=True),
+    Signature("startswith", (String, String), BOOLEAN, "starts_with({0}, {1})", "startswith({0}, {1})"),
+    Signature("endswith", (String, String), BOOLEAN, "suffix({0}, {1})", "endswith({0}, {1})"),
+    Signature("contains", (String, String), BOOLEAN, "contains({0}, {1})", "contains({0}, {1})"),
+    Signature("substring", (String, Int), STRING, _substring, "substring({0}, {1})"),
+    Signature("substring", (String, Int, Int), STRING, _substring, "substring({0}, {1}, {2})"),
+    Signature("left", (String, Int), STRING, _side("left"), "left({0}, {1})"),
+    Signature("right", (String, Int), STRING, _side("right"), "right({0}, {1})"),
+    Signature("replace", (String, String, String), STRING, "replace({0}, {1}, {2})", "replace({0}, {1}, {2})"),
+    Signature("instr", (String, String), INT, "CAST(instr({0}, {1}) AS INTEGER)", "instr({0}, {1})"),
+    Signature("locate", (String, String), INT, "CAST(instr({1}, {0}) AS INTEGER)", "locate({0}, {1})"),
+    Signature(
+        "repeat", (String, _Times), STRING, lambda a, t: f"repeat({a[0].sql}, {_bounded(a[1])})", "repeat({0}, {1})"
+    ),
+    Signature("upper", (String,), STRING, _upper, "upper({0})"),
+    Signature("lower", (String,), STRING, _lower, "lower({0})"),
+    Signature("ascii", (String,), INT, "CAST(ascii({0}) AS INTEGER)", "ascii({0})"),
+    Signature("md5", (String,), STRING, "md5({0})", "md5({0})"),
+    Signature("translate", (String, String, String), STRING, "translate({0}, {1}, {2})", "translate({0}, {1}, {2})"),
     *_trims("trim"),
     *_trims("ltrim"),
     *_trims("rtrim"),
-    Entry("btrim", (String,), STRING, "trim({0}, ' ')", "btrim({0})"),
-    Entry("btrim", (String, String), STRING, "trim({0}, {1})", "btrim({0}, {1})"),
+    Signature("btrim", (String,), STRING, "trim({0}, ' ')", "btrim({0})"),
+    Signature("btrim", (String, String), STRING, "trim({0}, {1})", "btrim({0}, {1})"),
     _pad("lpad"),
     _pad("rpad"),
     _pad_spaces("lpad"),
     _pad_spaces("rpad"),
-    Entry("like", (String, _Pattern), BOOLEAN, _like, "({0} LIKE {1})"),
-    Entry("like", (String, _Escaped, _EscapeCharacter), BOOLEAN, _like, "({0} LIKE {1} ESCAPE {2})"),
+    Signature("like", (String, _Pattern), BOOLEAN, _like, "({0} LIKE {1})"),
+    Signature("like", (String, _Escaped, _EscapeCharacter), BOOLEAN, _like, "({0} LIKE {1} ESCAPE {2})"),
+    Signature("rlike", (String, _Regex), BOOLEAN, _matched, "({0} RLIKE {1})"),
+    Signature("rlike", (String, _MoreRegex), BOOLEAN, _matched, "({0} RLIKE {1})"),
+    Signature("regexp_extract", (String, _TwoGroups), STRING, _extracted, "regexp_extract({0}, {1})"),
+    Signature("regexp_extract", (String, _TwoGroups, _Group), STRING, _extracted, "regexp_extract({0}, {1}, {2})"),
+    Signature("regexp_replace", (String, _Regex, _Replacement), STRING, _replaced, "regexp_replace({0}, {1}, {2})"),
+    Signature("split_part", (String, _Delimiter, _Place), STRING, _split_part, "split_part({0}, {1}, {2})"),
+    Signature(
+        "substring_index", (String, _Delimiter, _Count), STRING, _substring_index, "substring_index({0}, {1}, {2})"
+    ),
+    Signature("ilike", (String, _InAnyCase), BOOLEAN, _in_any_case, "({0} ILIKE {1})"),
+    Signature("reverse", (String,), STRING, _reversed, "reverse({0})"),
+    Signature("sha2", (String, literal_of("256", "0", types=(INT,))), STRING, _sha2, "sha2({0}, {1})"),
+    Signature("sha1", (String,), STRING, "sha1({0})", "sha1({0})"),
 )

@@ -12,10 +12,12 @@ from ladle.sql.conformant.spark_types import BINARY, STRING, NotConformant, Type
 
 
 def written(node: exp.Literal) -> Typed:
+    """A literal of a string or a number."""
     return literal(str(node.this), STRING) if node.is_string else number(str(node.this))
 
 
 def hexadecimal(node: exp.HexString) -> Typed:
+    """A binary literal, `X'...'`."""
     digits = str(node.this)
     if len(digits) % 2:
         raise NotConformant("a binary literal with an odd number of digits")
@@ -23,12 +25,14 @@ def hexadecimal(node: exp.HexString) -> Typed:
 
 
 def parameter(node: exp.Placeholder) -> Typed:
+    """The parameter NOW; there is no other."""
     if node.this != "now":
         raise NotConformant(f"the parameter :{node.this}")
     return Typed("CAST($now AS TIMESTAMP)", TIMESTAMP)
 
 
 def folded_intervals(symbol: str, left: Typed, right: Typed) -> Typed:
+    """The sum or difference of two constant intervals."""
     if not isinstance(left.constant, int) or not isinstance(right.constant, int):
         raise NotConformant("arithmetic of intervals that are not constant")
     total = left.constant + right.constant if symbol == "+" else left.constant - right.constant

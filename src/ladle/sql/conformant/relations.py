@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,13 +11,27 @@ from sqlglot import exp
 
 from ladle.sql.conformant.casts import cast, is_ordered
 from ladle.sql.conformant.expressions import condition, each_expression, expression, filtered, normalized
-from ladle.sql.conformant.functions import BY_NAME, compared
-from ladle.sql.conformant.nodes import call_of
+from ladle.sql.conformant.folds import has_fold, outputs_of
+from ladle.sql.conformant.group_sets import SOME_ROW, grouped_by, has_sets, keys_of
+from ladle.sql.conformant.mixed_rows import is_mixed
 from ladle.sql.conformant.operands import refused_at
-from ladle.sql.conformant.scope import Columns, Scope, Subquery, Table, quoted
-from ladle.sql.conformant.spark_types import NotConformant, Typed, common_type
-from ladle.sql.conformant.tumbling import is_window, times
-from ladle.sql.conformant.windows import direction
+from ladle.sql.conformant.order_by import limits_of, order_by, ordered_as, ordinal, ties
+from ladle.sql.conformant.parser_names import only
+from ladle.sql.conformant.scope import Columns, NamedTable, Subquery, TypedScope, quoted
+from ladle.sql.conformant.spark_types import BIGINT, NotConformant, Typed, common_type
+from ladle.sql.conformant.the_list import compared
+from ladle.sql.conformant.window_structs import (
+    NUMBERS,
+    SESSIONS,
+    gap_of,
+    inside,
+    is_session,
+    is_window,
+    is_window_type,
+    numbers,
+    session,
+    sessions,
+)
 
 _SELECT_PARTS = frozenset(
     [
@@ -55,31 +69,32 @@ _JOINS = {
 Sources = Mapping[str, Mapping[str, Typed]]
 
 
-def root_scope(relations: Mapping[str, pa.Schema]) -> Scope:
+def root_scope(relations: Mapping[str, pa.Schema]) -> TypedScope:
+    """The scope of a whole statement: the relations that it may name."""
     tables = {
-        name.lower(): Table(name, tuple((field.name, field.type) for field in schema))
+        name.lower(): NamedTable(name, tuple((field.name, field.type) for field in schema))
         for name, schema in relations.items()
     }
-    return Scope(sources={}, query=_nested, tables=tables)
+    return TypedScope(sources={}, query=_nested, tables=tables)
 
 
-def query(tree: exp.Expr, scope: Scope) -> Subquery:
+def query(tree: exp.Expr, scope: TypedScope) -> Subquery:
     """A query at any place; `scope` is the one around it."""
     scope, prefix = _with(tree, scope)
     match tree:
         case exp.Select():
             found = _select(tree, scope)
         case exp.SetOperation():
-            found = _ordered(tree, _set_operation(tree, scope))
+            found = ordered_as(tree, _set_operation(tree, scope))
         case exp.Subquery():
-            _only(tree, _SUBQUERY_PARTS)
-            found = _ordered(tree, query(tree.this, scope))
+            only(tree, _SUBQUERY_PARTS)
+            found = ordered_as(tree, query(tree.this, scope))
         case _:
             raise NotConformant(f"{type(tree).__name__.upper()} as a query is not proven equal in DuckDB")
     return replace(found, sql=prefix + found.sql)
 
 
-def _nested(tree: exp.Expr, scope: Scope) -> Subquery:
+def _nested(tree: exp.Expr, scope: TypedScope) -> Subquery:
     return replace(query(tree, scope), correlated=_is_correlated(tree))
 
 
@@ -88,13 +103,7 @@ def _is_correlated(tree: exp.Expr) -> bool:
     return any(column.table and column.table.lower() not in inside for column in tree.find_all(exp.Column))
 
 
-def _only(tree: exp.Expr, parts: frozenset[str]) -> None:
-    for part, value in tree.args.items():
-        if value and part not in parts:
-            raise NotConformant(f"{part.rstrip('_').upper().replace('_', ' ')} is not proven equal in DuckDB")
-
-
-def _with(tree: exp.Expr, scope: Scope) -> tuple[Scope, str]:
+def _with(tree: exp.Expr, scope: TypedScope) -> tuple[TypedScope, str]:
     """The scope with this query's CTEs, and their text."""
     clause = tree.args.get("with_")
     if clause is None:
@@ -108,7 +117,7 @@ def _with(tree: exp.Expr, scope: Scope) -> tuple[Scope, str]:
         columns = _renamed(found.columns, alias)
         names = ", ".join(quoted(name) for name, _ in columns)
         texts.append(f"{quoted(alias.name)}({names}) AS ({found.sql})")
-        tables = {**scope.tables, alias.name.lower(): Table(alias.name, columns, found.may_raise)}
+        tables = {**scope.tables, alias.name.lower(): NamedTable(alias.name, columns, found.may_raise)}
         scope = replace(scope, tables=tables)
     return scope, f"WITH {', '.join(texts)} "
 
@@ -123,11 +132,11 @@ def _renamed(columns: Columns, alias: exp.Expr | None) -> Columns:
     return renamed
 
 
-def _select(tree: exp.Select, outer: Scope) -> Subquery:
-    _only(tree, _SELECT_PARTS)
+def _select(tree: exp.Select, outer: TypedScope) -> Subquery:
+    only(tree, _SELECT_PARTS)
     text, sources, may_raise = _from(tree, outer)
     windows = {each.this.name.lower(): each for each in tree.args.get("windows") or ()}
-    rows = Scope(sources, query=_nested, tables=outer.tables, parent=outer, named_windows=windows)
+    rows = TypedScope(sources, query=_nested, tables=outer.tables, parent=outer, named_windows=windows)
     try:
         return _clauses(tree, rows, text, may_raise=may_raise)
     except NotConformant:
@@ -135,7 +144,7 @@ def _select(tree: exp.Select, outer: Scope) -> Subquery:
         raise
 
 
-def _refuse_what_spark_refuses(tree: exp.Select, rows: Scope) -> None:
+def _refuse_what_spark_refuses(tree: exp.Select, rows: TypedScope) -> None:
     """Of a block that Spark has to run for one of its parts, look at the others too: Spark is not asked about them."""
     conditions = [tree.args[part].this for part in ("where", "having") if tree.args.get(part) is not None]
     for node in (*conditions, *tree.expressions):
@@ -144,29 +153,30 @@ def _refuse_what_spark_refuses(tree: exp.Select, rows: Scope) -> None:
                 expression(node, scope)
 
 
-def _clauses(tree: exp.Select, rows: Scope, text: str, *, may_raise: bool) -> Subquery:
+def _clauses(tree: exp.Select, rows: TypedScope, text: str, *, may_raise: bool) -> Subquery:
     """A SELECT block over the relations whose text is given."""
-    clauses = [f"FROM {text}"] if text else []
     group, having = tree.args.get("group"), tree.args.get("having")
     kept = [] if tree.args.get("where") is None else [filtered(tree.args["where"].this, rows)]
     windowed = _windows(group, tree)
-    for time in times(windowed):
-        at = expression(time, rows)
-        kept.append(Typed(f"{at.sql} IS NOT NULL", pa.bool_(), at.may_raise))
-    if kept:
-        may_raise |= any(each.may_raise for each in kept)
-        clauses.append("WHERE " + " AND ".join(each.sql for each in kept))
-    rows = replace(rows, time_windows=bool(windowed))
-    grouped = group is not None or having is not None or any(map(has_fold, _outputs(tree)))
+    if windowed:
+        text, rows, kept = _timed(tree, windowed, rows, text, kept)
+    may_raise |= any(each.may_raise for each in kept)
+    clauses = [f"FROM {text}"] if text else []
+    listed = [each.sql for each in kept if each.sql]
+    if listed:
+        clauses.append("WHERE " + " AND ".join(listed))
+    grouped = group is not None or having is not None or any(map(has_fold, outputs_of(tree)))
     inside = replace(rows, windows=True)
     named: dict[str, Typed] = {}
+    groups_by: list[Typed] = []
     if grouped:
         keys = _keys(group, tree, rows)
         inside = replace(inside, keys={key.sql: normalized(key) for key in keys})
         named = {each.name.lower(): normalized(expression(each, rows)) for each in windowed}
         may_raise |= any(key.may_raise for key in keys)
+        groups_by = [] if has_sets(group) or windowed else [normalized(key) for key in keys]
         if keys:
-            clauses.append("GROUP BY " + ", ".join(normalized(key).sql for key in keys))
+            clauses.append("GROUP BY " + grouped_by(group, [normalized(key).sql for key in keys]))
     names = [each.alias_or_name or f"_{i}" for i, each in enumerate(tree.expressions)]
     outputs = list(zip(names, each_expression(tree.expressions, inside), strict=True))
     distinct = tree.args.get("distinct") is not None
@@ -176,17 +186,59 @@ def _clauses(tree: exp.Select, rows: Scope, text: str, *, may_raise: bool) -> Su
     if having is not None:
         groups = filtered(having.this, replace(aliased, windows=False))
         may_raise |= groups.may_raise
-        clauses.append(f"HAVING {groups.sql}")
-    if tree.args.get("order") is not None:
-        clauses.append(_order_by(tree, outputs, aliased))
-    clauses.extend(_limit(tree))
-    listed = ", ".join(f"{value.sql} AS {quoted(name)}" for name, value in outputs)
+        clauses.append(f"HAVING {SOME_ROW} AND ({groups.sql})" if has_sets(group) else f"HAVING {groups.sql}")
+    elif has_sets(group):
+        clauses.append(f"HAVING {SOME_ROW}")
+    limits = list(limits_of(tree))
+    order = [] if tree.args.get("order") is None else order_by(tree, outputs, aliased)
+    if limits and (order or is_mixed(tree)):
+        order += ties([value for _, value in outputs], zeros=not (grouped or distinct))
+        if not distinct and any(value.may_raise for _, value in outputs):
+            order += [each.sql for each in groups_by if not each.may_raise and each.constant is None]
+    clauses += [f"ORDER BY {', '.join(order)}"] if order else []
+    clauses += limits
+    selected = ", ".join(f"{value.sql} AS {quoted(name)}" for name, value in outputs)
     return Subquery(
-        f"SELECT {'DISTINCT ' if distinct else ''}{listed} {' '.join(clauses)}".rstrip(),
+        f"SELECT {'DISTINCT ' if distinct else ''}{selected} {' '.join(clauses)}".rstrip(),
         tuple((name, value.type) for name, value in outputs),
         may_raise or any(value.may_raise for _, value in outputs),
         one_row=grouped and group is None,
     )
+
+
+def _timed(
+    tree: exp.Select, windowed: Sequence[exp.Expr], rows: TypedScope, text: str, kept: list[Typed]
+) -> tuple[str, TypedScope, list[Typed]]:
+    """FROM, the scope and the conditions of a block that groups by a time window."""
+    window = windowed[0]
+    if any(each != window for each in windowed) or not isinstance(window, exp.Anonymous) or not window.expressions:
+        raise NotConformant("several time windows in one SELECT")
+    if rows.sources.keys() & {NUMBERS, SESSIONS}:
+        raise NotConformant("a relation with the name of one of Ladle's own")
+    at = expression(window.expressions[0], rows)
+    kept = [*kept, Typed(f"{at.sql} IS NOT NULL", pa.bool_(), at.may_raise)]
+    if is_window(window):
+        joined = numbers(window)
+        if joined is not None and (within := inside(window, at)) is not None:
+            kept.append(Typed(within, pa.bool_(), at.may_raise))
+        return f"{text} {joined or ''}".rstrip(), replace(rows, time_windows=True), kept
+    gap_us = gap_of(window)
+    group = tree.args["group"]
+    keys = [_meant(node, tree) for node in group.expressions]
+    others = [normalized(expression(key, rows)) for key in keys if not is_session(key)]
+    listed = [f"{key.sql} AS k{at}" for at, key in enumerate(others)] + [f"epoch_us({at.sql}) AS t"]
+    sources: dict[str, Mapping[str, Typed]] = {}
+    for alias, columns in rows.sources.items():
+        renamed: dict[str, Typed] = {}
+        for name, column in columns.items():
+            renamed[name] = Typed(f'"{SESSIONS}".c{len(listed)}', column.type)
+            listed.append(f"{column.sql} AS c{len(listed)}")
+        sources[alias] = renamed
+    below = f"SELECT {', '.join(listed)} FROM {text} WHERE {' AND '.join(each.sql for each in kept)}"
+    raised = Typed("", pa.bool_(), any(each.may_raise for each in (*kept, *others)))
+    of_row = session(at, gap_us)
+    found = sessions(below, gap_us, [f"k{at}" for at in range(len(others))])
+    return found, replace(rows, sources=sources, session=of_row), [raised]
 
 
 def _distinct(value: Typed, tree: exp.Select) -> Typed:
@@ -197,36 +249,14 @@ def _distinct(value: Typed, tree: exp.Select) -> Typed:
     return normalized(value)
 
 
-def _outputs(tree: exp.Select) -> Iterator[exp.Expr]:
-    yield from tree.expressions
-    if tree.args.get("order") is not None:
-        yield from tree.args["order"].expressions
-
-
-def has_fold(node: exp.Expr) -> bool:
-    """Whether an expression computes an aggregate itself."""
-    return any(True for _ in _folds(node))
-
-
-def _folds(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The aggregates of this query itself: not those of subqueries or OVER."""
-    for each in node.walk(prune=lambda n: isinstance(n, exp.Query | exp.Window)):
-        if isinstance(each, exp.Query | exp.Window):
-            continue
-        called = call_of(each) if isinstance(each, exp.Anonymous | exp.Any) else None
-        entries = BY_NAME.get(called.name) if called is not None else None
-        if isinstance(each, exp.AggFunc) or (entries is not None and entries[0].aggregate):
-            yield each
-
-
-def _keys(group: exp.Group | None, tree: exp.Select, rows: Scope) -> list[Typed]:
+def _keys(group: exp.Group | None, tree: exp.Select, rows: TypedScope) -> list[Typed]:
     if group is None:
         return []
-    _only(group, frozenset(("expressions",)))
+    only(group, frozenset(("expressions",)))
     keys = []
-    for node in group.expressions:
+    for node in keys_of(group):
         key = expression(_meant(node, tree), rows)
-        if not is_ordered(key.type) and not is_window(_meant(node, tree)):
+        if not is_ordered(key.type) and not is_window_type(key.type):
             raise NotConformant("GROUP BY over this type is not proven equal in DuckDB")
         if key.constant is not None:
             raise NotConformant("GROUP BY a constant")
@@ -237,13 +267,13 @@ def _keys(group: exp.Group | None, tree: exp.Select, rows: Scope) -> list[Typed]
 def _windows(group: exp.Group | None, tree: exp.Select) -> list[exp.Expr]:
     """The time windows that a query groups by."""
     keys = [] if group is None else [_meant(node, tree) for node in group.expressions]
-    return [key for key in keys if is_window(key)]
+    return [key for key in keys if is_window(key) or is_session(key)]
 
 
 def _meant(node: exp.Expr, tree: exp.Select) -> exp.Expr:
     """The projection that GROUP BY names by position or alias, else the node itself."""
     if isinstance(node, exp.Literal) and not node.is_string:
-        return _bare(tree.expressions[_ordinal(node, len(tree.expressions))])
+        return _bare(tree.expressions[ordinal(node, len(tree.expressions))])
     if isinstance(node, exp.Column) and not node.table:
         for output in tree.expressions:
             if output.alias_or_name.lower() == node.name.lower():
@@ -255,62 +285,20 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Alias) else node
 
 
-def _ordinal(node: exp.Literal, count: int) -> int:
-    text = str(node.this)
-    if not text.isdigit() or not 1 <= int(text) <= count:
-        raise NotConformant(f"{text} is not a position of the select list")
-    return int(text) - 1
-
-
-def _order_by(tree: exp.Select, outputs: Sequence[tuple[str, Typed]], scope: Scope) -> str:
-    keys = []
-    for ordered in tree.args["order"].expressions:
-        node = ordered.this
-        if isinstance(node, exp.Literal) and not node.is_string:
-            key = outputs[_ordinal(node, len(outputs))][1]
-        else:
-            key = expression(node, scope)
-        if not is_ordered(key.type):
-            raise NotConformant("ORDER BY over this type is not proven equal in DuckDB")
-        sql = normalized(key).sql
-        if tree.args.get("distinct") is not None:
-            positions = [i for i, (_, value) in enumerate(outputs, 1) if value.sql in (sql, key.sql)]
-            if not positions:
-                raise NotConformant("ORDER BY of something that DISTINCT does not select")
-            sql = str(positions[0])
-        elif key.constant is not None:
-            # A constant orders nothing, but as a number it would be a position.
-            continue
-        keys.append(sql + direction(ordered))
-    return f"ORDER BY {', '.join(keys)}" if keys else ""
-
-
-def _limit(tree: exp.Expr) -> Iterator[str]:
-    for part, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
-        clause = tree.args.get(part)
-        if clause is None:
-            continue
-        amount = clause.args.get("expression")
-        _only(clause, frozenset(("expression",)))
-        if not isinstance(amount, exp.Literal) or amount.is_string or not str(amount.this).isdigit():
-            raise NotConformant(f"{word} of something that is not a number")
-        yield f"{word} {amount.this}"
-
-
-def _from(tree: exp.Select, outer: Scope) -> tuple[str, Sources, bool]:
+def _from(tree: exp.Select, outer: TypedScope) -> tuple[str, Sources, bool]:
     clause = tree.args.get("from_")
     if clause is None:
         return "", {}, False
     text, alias, columns, may_raise = _relation(clause.this, outer)
     sources: dict[str, Mapping[str, Typed]] = {alias.lower(): columns}
     for join in (*(clause.this.args.get("joins") or ()), *(tree.args.get("joins") or ())):
-        _only(join, frozenset(("this", "side", "kind", "on", "using")))
+        only(join, frozenset(("this", "side", "kind", "on", "using")))
         kind = f"{join.side} {join.kind}".strip().upper()
         right, alias, columns, raises = _relation(join.this, outer)
         if alias.lower() in sources:
             raise NotConformant(f"two relations named {alias}")
         seen = {**sources, alias.lower(): columns}
-        on = _on(join, sources, columns, Scope(seen, query=_nested, tables=outer.tables, parent=outer))
+        on = _on(join, sources, columns, TypedScope(seen, query=_nested, tables=outer.tables, parent=outer))
         if on is None and kind in ("CROSS", "", "INNER"):
             text += f" CROSS JOIN {right}"
         elif on is not None and kind in _JOINS:
@@ -323,7 +311,7 @@ def _from(tree: exp.Select, outer: Scope) -> tuple[str, Sources, bool]:
     return text, sources, may_raise
 
 
-def _on(join: exp.Join, left: Sources, right: Mapping[str, Typed], scope: Scope) -> str | None:
+def _on(join: exp.Join, left: Sources, right: Mapping[str, Typed], scope: TypedScope) -> str | None:
     terms: list[Typed] = []
     for name in join.args.get("using") or ():
         owners = [columns[name.name.lower()] for columns in left.values() if name.name.lower() in columns]
@@ -342,11 +330,15 @@ def _on(join: exp.Join, left: Sources, right: Mapping[str, Typed], scope: Scope)
     return " AND ".join(term.sql for term in terms) if terms else None
 
 
-def _relation(node: exp.Expr, outer: Scope) -> tuple[str, str, Mapping[str, Typed], bool]:
+def _relation(node: exp.Expr, outer: TypedScope) -> tuple[str, str, Mapping[str, Typed], bool]:
     """A member of FROM: its text, its alias, its columns and whether it may raise."""
+    columns: Columns
     match node:
+        case exp.Table() if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "range":
+            only(node, frozenset(("this", "alias")))
+            text, columns, may_raise = _range(node.this), (("id", BIGINT),), False
         case exp.Table():
-            _only(node, frozenset(("this", "alias", "joins")))
+            only(node, frozenset(("this", "alias", "joins")))
             found = outer.tables.get(node.name.lower())
             if found is None:
                 raise NotConformant(f"relation {node.name} is not given")
@@ -355,12 +347,12 @@ def _relation(node: exp.Expr, outer: Scope) -> tuple[str, str, Mapping[str, Type
                 listed = ", ".join(quoted(name) for name, _ in columns)
                 text = f"(SELECT {listed} FROM {text})"
         case exp.Subquery():
-            _only(node, _SUBQUERY_PARTS | {"joins"})
+            only(node, _SUBQUERY_PARTS | {"joins"})
             scope, prefix = _with(node, outer)
-            inner = _ordered(node, query(node.this, scope))
+            inner = ordered_as(node, query(node.this, scope))
             columns, text, may_raise = inner.columns, f"({prefix}{inner.sql})", inner.may_raise
         case exp.Values():
-            _only(node, frozenset(("expressions", "alias", "joins")))
+            only(node, frozenset(("expressions", "alias", "joins")))
             text, columns, may_raise = _values(node, outer)
         case _:
             raise NotConformant(f"{type(node).__name__.upper()} in FROM is not proven equal in DuckDB")
@@ -371,11 +363,17 @@ def _relation(node: exp.Expr, outer: Scope) -> tuple[str, str, Mapping[str, Type
     names = f"({', '.join(quoted(name) for name, _ in renamed)})"
     typed = {name.lower(): Typed(f"{quoted(alias)}.{quoted(name)}", type_) for name, type_ in renamed}
     # The columns of a given relation are known by name, not by position.
-    plain = isinstance(node, exp.Table) and renamed == columns
+    plain = isinstance(node, exp.Table) and renamed == columns and not isinstance(node.this, exp.Anonymous)
     return f"{text} AS {quoted(alias)}{'' if plain else names}", alias, typed, may_raise
 
 
-def _values(node: exp.Values, outer: Scope) -> tuple[str, Columns, bool]:
+def _range(call: exp.Anonymous) -> str:
+    """Whole numbers up to an end, which is left out."""
+    bounds = ", ".join(each.sql(dialect="duckdb") for each in call.expressions)
+    return f"(SELECT CAST(range AS BIGINT) AS id FROM range({bounds}))"
+
+
+def _values(node: exp.Values, outer: TypedScope) -> tuple[str, Columns, bool]:
     rows = [
         [expression(each, outer) for each in (row.expressions if isinstance(row, exp.Tuple) else [row])]
         for row in node.expressions
@@ -395,8 +393,8 @@ def _column(node: exp.Values, values: Sequence[Typed]) -> Sequence[Typed]:
     return [cast(value, type_) for value in values]
 
 
-def _set_operation(tree: exp.SetOperation, scope: Scope) -> Subquery:
-    _only(tree, _SET_PARTS)
+def _set_operation(tree: exp.SetOperation, scope: TypedScope) -> Subquery:
+    only(tree, _SET_PARTS)
     left, right = query(tree.this, scope), query(tree.expression, scope)
     if len(left.columns) != len(right.columns):
         raise NotConformant("a set operation over different numbers of columns")
@@ -424,32 +422,3 @@ def _side(side: Subquery, types: Sequence[pa.DataType], names: Columns, *, fold:
         return side.sql, False
     listed = ", ".join(f"{value.sql} AS {quoted(name)}" for value, (name, _) in zip(values, names, strict=True))
     return f"SELECT {listed} FROM ({side.sql}) AS q({inner})", any(value.may_raise for value in values)
-
-
-def _ordered(tree: exp.Expr, inner: Subquery) -> Subquery:
-    """ORDER BY and LIMIT around a set operation or a parenthesised query: only its own columns can be named."""
-    order = tree.args.get("order")
-    limits = list(_limit(tree))
-    if order is None and not limits:
-        return inner
-    keys = []
-    for ordered in order.expressions if order is not None else ():
-        at = _position(ordered.this, inner.columns)
-        type_ = inner.columns[at][1]
-        if not is_ordered(type_):
-            raise NotConformant("ORDER BY over this type is not proven equal in DuckDB")
-        keys.append(normalized(Typed(f"q.c{at}", type_)).sql + direction(ordered))
-    listed = ", ".join(f"q.c{i} AS {quoted(name)}" for i, (name, _) in enumerate(inner.columns))
-    names = ", ".join(f"c{i}" for i in range(len(inner.columns)))
-    clauses = ([f"ORDER BY {', '.join(keys)}"] if keys else []) + limits
-    return replace(inner, sql=f"SELECT {listed} FROM ({inner.sql}) AS q({names}) {' '.join(clauses)}", one_row=False)
-
-
-def _position(node: exp.Expr, columns: Columns) -> int:
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return _ordinal(node, len(columns))
-    if isinstance(node, exp.Column):
-        for i, (name, _) in enumerate(columns):
-            if name.lower() == node.name.lower():
-                return i
-    raise NotConformant(f"ORDER BY {node.sql(dialect='spark')} around a set operation is not proven equal in DuckDB")

@@ -14,7 +14,7 @@ Columns = tuple[tuple[str, pa.DataType], ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class NamedTable:
     """A relation or CTE that FROM may name."""
 
     name: str
@@ -35,14 +35,14 @@ class Subquery:
 
 
 @dataclass(frozen=True)
-class Scope:
+class TypedScope:
     """Relations by alias, the enclosing scope, and what GROUP BY makes of rows."""
 
     sources: Mapping[str, Mapping[str, Typed]]
-    query: Callable[[exp.Expr, Scope], Subquery] = field(repr=False)
+    query: Callable[[exp.Expr, TypedScope], Subquery] = field(repr=False)
     """Renders a subquery that stands in this scope."""
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    parent: Scope | None = None
+    tables: Mapping[str, NamedTable] = field(default_factory=dict)
+    parent: TypedScope | None = None
     aliases: Mapping[str, Typed] = field(default_factory=dict)
     """Projections by name, where a clause may use them."""
     keys: Mapping[str, Typed] | None = None
@@ -54,7 +54,10 @@ class Scope:
     named_windows: Mapping[str, exp.Window] = field(default_factory=dict)
     time_windows: bool = False
     """Whether the query groups by a time window, so that rows without a time are left out."""
+    session: Typed | None = None
+    """The session window of a row, in a query that groups by it."""
 
 
 def quoted(name: str) -> str:
+    """A name as DuckDB quotes it."""
     return '"' + name.replace('"', '""') + '"'

@@ -77,9 +77,12 @@ class Typed:
     """The value of a literal; None for everything else, the NULL literal included."""
     days_only: bool = False
     """A day-time interval written in days alone: added to a DATE it gives a DATE."""
+    summed: bool = False
+    """A sum of decimals, or computed from one: it has far fewer digits than its type allows."""
 
 
 def duckdb_type(type_: pa.DataType) -> str:
+    """What DuckDB calls a type. Types that it does not compute with are refused."""
     if type_ in _DUCKDB:
         return _DUCKDB[type_]
     if pa.types.is_decimal(type_):
@@ -88,22 +91,27 @@ def duckdb_type(type_: pa.DataType) -> str:
 
 
 def is_integral(type_: pa.DataType) -> bool:
+    """Whether a type is one of whole numbers."""
     return type_ in INTEGRALS
 
 
 def is_fraction(type_: pa.DataType) -> bool:
+    """Whether a type is FLOAT or DOUBLE."""
     return type_ in FRACTIONS
 
 
 def is_decimal(type_: pa.DataType) -> bool:
+    """Whether a type is DECIMAL."""
     return bool(pa.types.is_decimal(type_))
 
 
 def is_numeric(type_: pa.DataType) -> bool:
+    """Whether a type is one of numbers."""
     return is_integral(type_) or is_fraction(type_) or is_decimal(type_)
 
 
 def is_moment(type_: pa.DataType) -> bool:
+    """Whether a type is TIMESTAMP or TIMESTAMP_NTZ."""
     return type_ in (TIMESTAMP, TIMESTAMP_NTZ)
 
 

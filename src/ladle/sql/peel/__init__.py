@@ -15,8 +15,8 @@ from sqlglot import exp
 from ladle.errors import LadleError
 from ladle.plan import Plan
 from ladle.plan.nodes import Fragment, Node, OutputColumn, StreamScan, TableScan
-from ladle.sql.conformant.nodes import FUNCTION
-from ladle.sql.limits import Limits
+from ladle.sql.conformant.parser_names import FUNCTION
+from ladle.sql.limits import StatementLimits
 from ladle.sql.names import Names
 from ladle.sql.peel.common_tables import common_tables
 from ladle.sql.peel.comparisons import comparisons
@@ -28,14 +28,14 @@ from ladle.sql.peel.joining import joining
 from ladle.sql.peel.ordering import ordering
 from ladle.sql.peel.parentheses import parentheses
 from ladle.sql.peel.projection import projection
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood
 from ladle.sql.peel.selection import selection
 from ladle.sql.peel.set_operations import set_operations
-from ladle.sql.peel.source import source
+from ladle.sql.peel.single_relation import single_relation
 from ladle.sql.peel.subqueries import subqueries
-from ladle.sql.script import Chunk, bound_tree, only_chunk
+from ladle.sql.script import StatementTokens, bound_tree, only_chunk
 
-Rule = Callable[[exp.Expression, Around], Rows | None]
+Rule = Callable[[exp.Expression, NamedRelations], NodeRows | None]
 """The rows of a block if the rule is for it, else None; NotUnderstood if it is and can't be peeled."""
 
 RULES: tuple[Rule, ...] = (
@@ -51,7 +51,7 @@ RULES: tuple[Rule, ...] = (
     selection,
     subqueries,
     joining,
-    source,
+    single_relation,
 )
 
 
@@ -60,7 +60,7 @@ def tree_of(plan: Plan, names: Names) -> Node:
     relations = relations_of(plan, names)
     try:
         chunk = only_chunk(plan.residual.spark_sql)
-        return Limits().run(chunk.tokens, partial(_tree, plan, relations, chunk))
+        return StatementLimits().run(chunk.tokens, partial(_tree, plan, relations, chunk))
     except LadleError as error:
         # What nests too deep, or takes too long: a text over the scans, under the names that it has for them.
         columns = () if plan.schema is None else tuple(OutputColumn(f.name, f.type) for f in plan.schema)
@@ -68,16 +68,16 @@ def tree_of(plan: Plan, names: Names) -> Node:
         return Fragment(columns, nodes, residual.spark_sql, residual.duckdb_sql, error.message, residual.uses_now)
 
 
-def _tree(plan: Plan, relations: dict[str, Node], chunk: Chunk) -> Node:
+def _tree(plan: Plan, relations: dict[str, Node], chunk: StatementTokens) -> Node:
     tree = bound_tree(chunk)
     functions = {function.symbol.lower(): function for function in plan.functions}
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in functions:
             call.meta[FUNCTION] = functions[call.name.lower()]
-    return _peel(tree, Around(relations, _peel)).node
+    return _peel(tree, NamedRelations(relations, _peel)).node
 
 
-def _peel(query: exp.Expression, around: Around) -> Rows:
+def _peel(query: exp.Expression, around: NamedRelations) -> NodeRows:
     why = "no rule is for it"
     try:
         for rule in RULES:
@@ -100,7 +100,7 @@ def relations_of(plan: Plan, names: Names) -> dict[str, Node]:
             else tuple(OutputColumn(field.name, field.type) for field in stream[1].arrow)
         )
         relations[scan.relation] = StreamScan(
-            columns, scan.block.stream, scan.window, scan.block.factors, scan.relation
+            columns, scan.block.stream, scan.window, scan.block.factors, scan.relation, scan.as_of
         )
     for table in plan.tables:
         known = names.table_schema(table.table)
@@ -109,5 +109,5 @@ def relations_of(plan: Plan, names: Names) -> dict[str, Node]:
             if known is None
             else tuple(OutputColumn(field.name, field.type) for field in known[1].arrow)
         )
-        relations[table.relation] = TableScan(columns, table.table)
+        relations[table.relation] = TableScan(columns, table.table, table.as_of)
     return relations

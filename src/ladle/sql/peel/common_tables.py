@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, without
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood, without
 
 
-def common_tables(query: exp.Expression, around: Around) -> Rows | None:
+def common_tables(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take WITH off: each of its queries becomes a relation of the query behind it."""
     with_ = query.args.get("with_")
     if with_ is None:
         return None

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from ladle.plan.join import Relop
 from ladle.plan.scalars import Comparison
-from ladle.sql.peel.rows import INNER_JOINS, Around, Rows, is_rows, kind_of, labelled
-from ladle.sql.peel.scalars import prove
+from ladle.sql.peel.rows import INNER_JOINS, NamedRelations, NodeRows, is_rows, kind_of, labelled
+from ladle.sql.peel.scalar_text import prove
 from ladle.sql.split import conjuncts
 from ladle.sql.trees import copied
 
@@ -25,7 +25,8 @@ RELOPS: dict[type[exp.Expr], Relop] = {
 }
 
 
-def comparisons(query: exp.Expression, around: Around) -> Rows | None:
+def comparisons(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Move comparisons of two relations from WHERE to the inner join of these relations."""
     where, joins = query.args.get("where"), query.args.get("joins")
     if not is_rows(query) or where is None or not joins or not all(kind_of(join) in INNER_JOINS for join in joins):
         return None
@@ -47,12 +48,12 @@ def comparisons(query: exp.Expression, around: Around) -> Rows | None:
     return around.peel(rest, around)
 
 
-def source_rows(source: exp.Expression, around: Around) -> Rows:
+def source_rows(source: exp.Expression, around: NamedRelations) -> NodeRows:
     """The rows of a relation that FROM names."""
     return labelled(around.relations[source.name.lower()], source.alias_or_name)
 
 
-def compared(conjunct: exp.Expression, left: Rows, right: Rows) -> list[Comparison]:
+def compared(conjunct: exp.Expression, left: NodeRows, right: NodeRows) -> list[Comparison]:
     """A conjunct as comparisons that can't raise, of one side's columns with the other's; none if it is more."""
     while isinstance(conjunct, exp.Paren):
         conjunct = conjunct.this
@@ -80,7 +81,7 @@ def _parts(conjunct: exp.Expression) -> list[tuple[exp.Expression, Relop, exp.Ex
     return [] if relop is None else [(conjunct.this, relop, conjunct.expression)]
 
 
-def _side(tree: exp.Expression, sides: Sequence[Rows]) -> int | None:
+def _side(tree: exp.Expression, sides: Sequence[NodeRows]) -> int | None:
     """The side that all columns of an expression are of."""
     found = {
         next((at for at, rows in enumerate(sides) if column.parts[0].name.lower() in rows.aliases), None)
@@ -89,7 +90,7 @@ def _side(tree: exp.Expression, sides: Sequence[Rows]) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _join_of(conjunct: exp.Expression, read: Sequence[Rows]) -> int | None:
+def _join_of(conjunct: exp.Expression, read: Sequence[NodeRows]) -> int | None:
     """The join that compares the two relations of a conjunct: the one that brings the later of them."""
     owners = {
         next((at for at, rows in enumerate(read) if column.parts[0].name.lower() in rows.aliases), -1)

@@ -7,24 +7,29 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ladle.plan.nodes import Node
-from ladle.sql.peel.rows import Around, Rows, sources
+from ladle.sql.peel.rows import NamedRelations, NodeRows, fresh, sources
 from ladle.sql.trees import copied
 
 
-def derived_tables(query: exp.Expression, around: Around) -> Rows | None:
+def derived_tables(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take queries out of FROM: each becomes a node that is read by name."""
     if not isinstance(query, exp.Select) or not any(map(_is_derived, sources(query))):
         return None
+    return around.peel(*by_name(query, around))
+
+
+def by_name(query: exp.Select, around: NamedRelations) -> tuple[exp.Select, NamedRelations]:
+    """A block that reads the queries in its FROM by name, and what they are."""
     rest = copied(query)
     found: dict[str, Node] = {}
     for source in sources(rest):
         if _is_derived(source):
-            # With a space in it this is no name that a query could have.
-            name = f"derived {len(around.relations) + len(found)}"
+            name = fresh("derived", {*around.relations, *found})
             alias = source.args["alias"]
             found[name] = _renamed(around.peel(source.this, around).node, alias)
             alias.set("columns", None)
             source.replace(exp.Table(this=exp.to_identifier(name, quoted=True), alias=alias.copy()))
-    return around.peel(rest, around.with_relations(found))
+    return rest, around.with_relations(found)
 
 
 def _is_derived(source: exp.Expression) -> bool:

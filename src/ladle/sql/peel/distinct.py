@@ -5,10 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ladle.plan.nodes import Distinct
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, outputs_of, without
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood, outputs_of, without
 
 
-def distinct(query: exp.Expression, around: Around) -> Rows | None:
+def distinct(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take DISTINCT off."""
     if not isinstance(query, exp.Select) or query.args.get("distinct") is None:
         return None
     if query.args["distinct"].args.get("on") is not None:

@@ -11,12 +11,13 @@ from ladle.errors import LadleError
 from ladle.plan.nodes import Fragment, Node, OutputColumn
 from ladle.sql.conform import NotConformant, translate_query
 from ladle.sql.dialect import DIALECT
-from ladle.sql.peel.rows import Around, Qualified, Rows, is_rows, kind_of, outputs_of, sources
+from ladle.sql.peel.rows import NamedRelations, NodeRows, Qualified, is_rows, kind_of, outputs_of, sources
 from ladle.sql.resolve import NOW
 from ladle.sql.trees import copied
 
 
-def fragment(query: exp.Expression, around: Around, why: str) -> Rows:
+def fragment(query: exp.Expression, around: NamedRelations, why: str) -> NodeRows:
+    """A Fragment of a query that no rule understood, over the relations that it reads; `why` is shown by EXPLAIN."""
     tree = copied(query)
     labels = _spell_out(tree, around) if isinstance(tree, exp.Select) and is_rows(tree) else None
     inputs = _read(tree, around)
@@ -27,10 +28,10 @@ def fragment(query: exp.Expression, around: Around, why: str) -> Rows:
     if labels is not None:
         columns = tuple(replace(column, name=name) for column, (_, name) in zip(columns, labels, strict=True))
     node = Fragment(columns, tuple(inputs), text, duckdb, why, uses_now)
-    return outputs_of(node) if labels is None else Rows(node, labels)
+    return outputs_of(node) if labels is None else NodeRows(node, labels)
 
 
-def _spell_out(tree: exp.Select, around: Around) -> tuple[Qualified, ...]:
+def _spell_out(tree: exp.Select, around: NamedRelations) -> tuple[Qualified, ...]:
     """The star of a block that is left as rows, as the columns of what it reads; how the text around names these."""
     listed: list[Qualified] = []
     for source in sources(tree):
@@ -46,7 +47,7 @@ def _spell_out(tree: exp.Select, around: Around) -> tuple[Qualified, ...]:
     return tuple((alias.lower(), name.lower()) for alias, name in listed)
 
 
-def _read(tree: exp.Expression, around: Around) -> list[Node]:
+def _read(tree: exp.Expression, around: NamedRelations) -> list[Node]:
     """The relations that a tree reads, which it then names by number."""
     numbers: dict[str, int] = {}
     inputs: list[Node] = []

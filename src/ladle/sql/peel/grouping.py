@@ -10,10 +10,23 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from ladle.plan.nodes import Filter, GroupBy, OutputColumn
+from ladle.plan.scalars import Scalar
+from ladle.sql.conformant.window_structs import is_time_window
 from ladle.sql.dialect import DIALECT
+from ladle.sql.peel.joining import with_scalars
 from ladle.sql.peel.projection import check_parts, projected
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, check_expressions, check_from, is_rows, rows_below
-from ladle.sql.peel.scalars import scalar, unwrapped
+from ladle.sql.peel.rows import (
+    NamedRelations,
+    NodeRows,
+    NotUnderstood,
+    check_expressions,
+    check_from,
+    is_rows,
+    rows_below,
+)
+from ladle.sql.peel.scalar_subqueries import aliases_of, taken_scalars
+from ladle.sql.peel.scalar_text import scalar, unwrapped
+from ladle.sql.peel.time_windows import windowed
 from ladle.sql.resolve import has_aggregate, is_aggregate_call
 from ladle.sql.split import conjuncts
 from ladle.sql.trees import copied
@@ -22,7 +35,8 @@ _GROUPS = "groups"
 _WINDOWS = ("window", "session_window")
 
 
-def grouping(query: exp.Expression, around: Around) -> Rows | None:
+def grouping(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take GROUP BY, HAVING and aggregates off."""
     if not isinstance(query, exp.Select) or is_rows(query) or not _is_grouped(query):
         return None
     check_parts(query, "group", "having")
@@ -32,40 +46,53 @@ def grouping(query: exp.Expression, around: Around) -> Rows | None:
     keys = [_meant(key, query) for key in (group.expressions if group is not None else ())]
     outputs = [copied(each) for each in query.expressions]
     conditions = [] if having is None else [copied(each) for each in conjuncts(having.this)]
-    check_expressions(*keys, *outputs, *conditions)
+    check_expressions(*keys)
+    check_expressions(*outputs, *conditions, but_for_subqueries=True)
+    if any(_reads_within(each) for tree in (*outputs, *conditions) for each in tree.find_all(exp.Expression)):
+        raise NotUnderstood("a subquery inside of an aggregate")
     check_from(query, around)
-    below = around.peel(rows_below(query), around)
-    groups = _Groups(keys, below)
+    names = {*aliases_of(query), _GROUPS}
+    taken, scalars = taken_scalars([*outputs, *conditions], names, around, "a subquery in an expression")
+    outputs, conditions = taken[: len(outputs)], taken[len(outputs) :]
+    groups = _BlockAggregates(keys, around.peel(rows_below(query), around))
     outputs, conditions = ([groups.over(each) for each in trees] for trees in (outputs, conditions))
     if groups.are_bare:
         raise NotUnderstood("HAVING without groups and aggregates")
-    rows = groups.rows()
+    rows = with_scalars(groups.rows(), scalars)
     if conditions:
         filtered = Filter(rows.node.columns, rows.node, tuple(scalar(each, rows) for each in conditions))
-        rows = Rows(filtered, rows.labels)
+        rows = NodeRows(filtered, rows.labels)
     return projected(outputs, rows)
 
 
-class _Groups:
+class _BlockAggregates:
     """Collects the aggregates of a block, each once."""
 
-    def __init__(self, keys: Sequence[exp.Expr], below: Rows) -> None:
+    def __init__(self, keys: Sequence[exp.Expr], below: NodeRows) -> None:
         self._keys = list({each.sql(DIALECT): each for each in keys}.values())
         self._below = below
         self._aggregates: list[exp.Expression] = []
+        self._windowed = windowed(self._keys, below)
 
     @property
     def are_bare(self) -> bool:
         """Whether there is nothing to know of a group but that it is there."""
         return not self._keys and not self._aggregates
 
-    def rows(self) -> Rows:
-        keys = tuple(scalar(each, self._below, folds=True) for each in self._keys)
+    def rows(self) -> NodeRows:
+        below = self._below.node if self._windowed is None else self._windowed
+        keys = tuple(self._key(each) for each in self._keys)
         aggregates = tuple(scalar(each, self._below, folds=True) for each in self._aggregates)
-        names = [self._below.node.names]
+        names = [below.names]
         columns = tuple(OutputColumn(each.over(names), each.type) for each in (*keys, *aggregates))
-        node = GroupBy(columns, self._below.node, keys, aggregates)
-        return Rows(node, tuple((_GROUPS, str(at)) for at in range(len(columns))))
+        node = GroupBy(columns, below, keys, aggregates)
+        return NodeRows(node, tuple((_GROUPS, str(at)) for at in range(len(columns))))
+
+    def _key(self, tree: exp.Expr) -> Scalar:
+        if self._windowed is not None and is_time_window(tree):
+            last = len(self._windowed.columns) - 1
+            return Scalar("{0}", ((0, last),), "{0}", self._windowed.columns[last].type)
+        return scalar(tree, self._below, folds=True)
 
     def over(self, tree: exp.Expression) -> exp.Expression:
         """An expression with the columns of groups in place of keys and aggregates."""
@@ -88,9 +115,10 @@ class _Groups:
             return self._keys.index(bare)
         if not _is_aggregate(node):
             return None
-        if node not in self._aggregates:
-            self._aggregates.append(node.copy())
-        return len(self._keys) + self._aggregates.index(node)
+        call = _counting_rows(node)
+        if call not in self._aggregates:
+            self._aggregates.append(call)
+        return len(self._keys) + self._aggregates.index(call)
 
     def _window(self, node: exp.Expression) -> exp.Expression | None:
         """`window.start` above groups, where the window is known by its name alone."""
@@ -127,6 +155,21 @@ def _is_aggregate(node: exp.Expression) -> bool:
     if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         return _is_aggregate(node.this)
     return is_aggregate_call(node) or isinstance(node, exp.Any | exp.WithinGroup)
+
+
+def _reads_within(node: exp.Expression) -> bool:
+    """Whether a node is an aggregate of what a subquery gives."""
+    return _is_aggregate(node) and node.find(exp.Query) is not None
+
+
+def _counting_rows(call: exp.Expression) -> exp.Expression:
+    """An aggregate on its own; COUNT(1) as COUNT(*)."""
+    found = call.copy()
+    if isinstance(found, exp.Anonymous) and found.name.lower() == "count":
+        match found.expressions:
+            case [exp.Literal()]:
+                found.set("expressions", [exp.Star()])
+    return found
 
 
 def _meant(key: exp.Expr, query: exp.Select) -> exp.Expr:

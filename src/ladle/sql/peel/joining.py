@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from sqlglot import exp
 
 from ladle.plan.nodes import Join, JoinKind, Node, RelationJoin, TableScan, leaves
 from ladle.plan.scalars import Comparison
 from ladle.sql.peel.comparisons import compared, source_rows
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, check_expressions, is_rows, kind_of
-from ladle.sql.peel.scalars import prove, scalar
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood, check_expressions, is_rows, kind_of
+from ladle.sql.peel.scalar_text import prove, scalar
 from ladle.sql.split import conjuncts
 from ladle.sql.trees import copied
 
@@ -31,7 +32,8 @@ _KINDS = {
 }
 
 
-def joining(query: exp.Expression, around: Around) -> Rows | None:
+def joining(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take the last join of FROM off."""
     if not is_rows(query) or query.args.get("where") is not None or not query.args.get("joins"):
         return None
     rest = copied(query)
@@ -47,7 +49,7 @@ def joining(query: exp.Expression, around: Around) -> Rows | None:
     return joined(kind, around.peel(rest, around), right, terms)
 
 
-def joined(kind: JoinKind, left: Rows, right: Rows, terms: Sequence[exp.Expression]) -> Rows:
+def joined(kind: JoinKind, left: NodeRows, right: NodeRows, terms: Sequence[exp.Expression]) -> NodeRows:
     """The join of two inputs by the terms of its condition; comparisons are found where no term may raise."""
     found: list[Comparison] = []
     rest: list[exp.Expression] = []
@@ -62,7 +64,12 @@ def joined(kind: JoinKind, left: Rows, right: Rows, terms: Sequence[exp.Expressi
     columns = left.node.columns + (right.node.columns if kind.keeps_right else ())
     labels = left.labels + (right.labels if kind.keeps_right else ())
     node = RelationJoin if _is_relation(left.node) or _is_relation(right.node) else Join
-    return Rows(node(columns, left.node, right.node, kind, tuple(found), condition), labels)
+    return NodeRows(node(columns, left.node, right.node, kind, tuple(found), condition), labels)
+
+
+def with_scalars(rows: NodeRows, scalars: Sequence[NodeRows]) -> NodeRows:
+    """Rows, each with the one row that scalar subqueries give."""
+    return reduce(lambda one, other: joined(JoinKind.INNER, one, other, []), scalars, rows)
 
 
 def _is_relation(node: Node) -> bool:

@@ -8,12 +8,13 @@ from sqlglot import exp
 
 from ladle.plan.nodes import Limit, Node, Project, Sort, TopK
 from ladle.plan.scalars import Scalar, SortKey
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, outputs_of, without
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood, outputs_of, without
 
 _CLAUSES = ("order", "limit", "offset")
 
 
-def ordering(query: exp.Expression, around: Around) -> Rows | None:
+def ordering(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take ORDER BY, LIMIT and OFFSET off."""
     if not any(query.args.get(clause) for clause in _CLAUSES):
         return None
     limit, offset = _number(query, "limit"), _number(query, "offset") or 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood
 
 
-def parentheses(query: exp.Expression, around: Around) -> Rows | None:
+def parentheses(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take parentheses around a query off."""
     if not isinstance(query, exp.Subquery):
         return None
     if any(value for key, value in query.args.items() if key not in ("this", "alias")):

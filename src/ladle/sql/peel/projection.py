@@ -8,28 +8,32 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ladle.plan.nodes import OutputColumn, Project
+from ladle.sql.peel.joining import with_scalars
 from ladle.sql.peel.rows import (
-    Around,
+    NamedRelations,
+    NodeRows,
     NotUnderstood,
-    Rows,
     check_expressions,
     check_from,
     is_rows,
     outputs_of,
     rows_below,
 )
-from ladle.sql.peel.scalars import scalar
+from ladle.sql.peel.scalar_subqueries import aliases_of, taken_scalars
+from ladle.sql.peel.scalar_text import scalar
 
 _PARTS = ("expressions", "from_", "joins", "where", "laterals")
 
 
-def projection(query: exp.Expression, around: Around) -> Rows | None:
+def projection(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take the SELECT list off a query without groups."""
     if not isinstance(query, exp.Select) or is_rows(query):
         return None
     check_parts(query)
-    check_expressions(*query.expressions)
+    check_expressions(*query.expressions, but_for_subqueries=True)
     check_from(query, around)
-    return projected(query.expressions, around.peel(rows_below(query), around))
+    outputs, scalars = taken_scalars(query.expressions, aliases_of(query), around, "a subquery in an expression")
+    return projected(outputs, with_scalars(around.peel(rows_below(query), around), scalars))
 
 
 def check_parts(query: exp.Select, *more: str) -> None:
@@ -39,7 +43,7 @@ def check_parts(query: exp.Select, *more: str) -> None:
             raise NotUnderstood(f"the clause {part.rstrip('_').upper().replace('_', ' ')}")
 
 
-def projected(outputs: Sequence[exp.Expression], rows: Rows) -> Rows:
+def projected(outputs: Sequence[exp.Expression], rows: NodeRows) -> NodeRows:
     """What a SELECT list makes of rows; one that only names them anew makes nothing of them."""
     computed = tuple(scalar(each.this if isinstance(each, exp.Alias) else each, rows) for each in outputs)
     columns = tuple(OutputColumn(each.alias_or_name, value.type) for each, value in zip(outputs, computed, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,7 +27,7 @@ Qualified = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Rows:
+class NodeRows:
     """A node, and how the text around it names its columns: by (alias, column), in lower case."""
 
     node: Node
@@ -39,31 +39,43 @@ class Rows:
 
     @cached_property
     def aliases(self) -> frozenset[str]:
+        """The relations that its columns come from."""
         return frozenset(alias for alias, _ in self.labels)
 
     def find(self, alias: str, name: str) -> int | None:
+        """The position of a column of a relation, or None."""
         return self._positions.get((alias.lower(), name.lower()))
 
 
 @dataclass(frozen=True)
-class Around:
+class NamedRelations:
     """The relations that a block may name, in lower case: scans, tables, common table expressions, derived tables."""
 
     relations: Mapping[str, Node]
-    peel: Callable[[exp.Expression, Around], Rows]
+    peel: Callable[[exp.Expression, NamedRelations], NodeRows]
 
-    def with_relations(self, more: Mapping[str, Node]) -> Around:
+    def with_relations(self, more: Mapping[str, Node]) -> NamedRelations:
+        """These surroundings with more relations that may be named."""
         return replace(self, relations={**self.relations, **{name.lower(): node for name, node in more.items()}})
 
 
-def outputs_of(node: Node) -> Rows:
+def outputs_of(node: Node) -> NodeRows:
     """The rows of a whole query: nothing qualifies its columns."""
     return labelled(node, "")
 
 
-def labelled(node: Node, alias: str) -> Rows:
+def labelled(node: Node, alias: str) -> NodeRows:
     """The rows of a relation that is read under an alias."""
-    return Rows(node, tuple((alias.lower(), name.lower()) for name in node.names))
+    return NodeRows(node, tuple((alias.lower(), name.lower()) for name in node.names))
+
+
+def fresh(name: str, taken: Container[str]) -> str:
+    """A name that is none of those that are taken: people may call their relations anything."""
+    number, found = 0, name
+    while found in taken:
+        number += 1
+        found = f"{name}{number}"
+    return found
 
 
 def is_rows(query: exp.Expression) -> bool:
@@ -97,7 +109,7 @@ def sources(select: exp.Select) -> list[exp.Expression]:
     return [] if from_ is None else [from_.this, *(join.this for join in select.args.get("joins") or ())]
 
 
-def check_from(select: exp.Select, around: Around) -> None:
+def check_from(select: exp.Select, around: NamedRelations) -> None:
     """Refuse a FROM that reads anything but relations that are known."""
     read = sources(select)
     if not read:
@@ -113,10 +125,10 @@ def check_from(select: exp.Select, around: Around) -> None:
             raise NotUnderstood("a relation whose columns are named anew")
 
 
-def check_expressions(*trees: exp.Expr) -> None:
+def check_expressions(*trees: exp.Expr, but_for_subqueries: bool = False) -> None:
     """Refuse what is not computed of one row, or one group, alone."""
     for tree in trees:
-        if tree.find(exp.Query) is not None:
+        if not but_for_subqueries and tree.find(exp.Query) is not None:
             raise NotUnderstood("a subquery in an expression")
         if tree.find(exp.Window) is not None:
             raise NotUnderstood("a window function")
@@ -130,4 +142,5 @@ GENERATORS = frozenset(
 
 
 def kind_of(join: exp.Join) -> str:
+    """The kind of a join as it is written, like LEFT or FULL OUTER."""
     return f"{join.side} {join.kind}".strip().upper()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ladle.plan.nodes import Filter
-from ladle.sql.peel.rows import Around, Rows, check_expressions, is_rows
-from ladle.sql.peel.scalars import scalar
+from ladle.sql.peel.rows import NamedRelations, NodeRows, check_expressions, is_rows
+from ladle.sql.peel.scalar_text import scalar
 from ladle.sql.split import conjuncts
 from ladle.sql.trees import copied
 
 
-def selection(query: exp.Expression, around: Around) -> Rows | None:
+def selection(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take the last plain conditions of WHERE off, as a filter."""
     where = query.args.get("where")
     if not is_rows(query) or where is None:
         return None
@@ -26,4 +27,4 @@ def selection(query: exp.Expression, around: Around) -> Rows | None:
     rest.set("where", exp.Where(this=exp.and_(*left)) if left else None)
     below = around.peel(rest, around)
     conditions = tuple(scalar(each, below) for each in plain)
-    return Rows(Filter(below.node.columns, below.node, conditions), below.labels)
+    return NodeRows(Filter(below.node.columns, below.node, conditions), below.labels)

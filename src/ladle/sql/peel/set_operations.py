@@ -8,12 +8,13 @@ from sqlglot import exp
 from ladle.errors import LadleError
 from ladle.plan.nodes import Except, Intersect, OutputColumn, SetOperation, Union
 from ladle.sql.conformant.spark_types import NotConformant, Typed, common_type
-from ladle.sql.peel.rows import Around, NotUnderstood, Rows, outputs_of
+from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood, outputs_of
 
 _NODES: dict[type[exp.Expr], type[SetOperation]] = {exp.Union: Union, exp.Intersect: Intersect, exp.Except: Except}
 
 
-def set_operations(query: exp.Expression, around: Around) -> Rows | None:
+def set_operations(query: exp.Expression, around: NamedRelations) -> NodeRows | None:
+    """Take UNION, INTERSECT or EXCEPT off."""
     node = _NODES.get(type(query))
     if node is None:
         return None

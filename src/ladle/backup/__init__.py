@@ -1,0 +1,1 @@
+"""Backups of a warehouse, made and verified while epochs go on."""

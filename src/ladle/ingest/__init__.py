@@ -1,0 +1,1 @@
+"""The way of the data: epochs, sources and their supervision, clocks, backfills."""

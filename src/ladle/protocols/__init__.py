@@ -1,0 +1,1 @@
+"""How other processes reach a database: HTTP, and the socket in its warehouse."""

@@ -1,0 +1,194 @@
+"""What goes between processes, as JSON: answers and deltas (but for their tables), errors, streams, the status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from ladle.answer import Answer, ResolvedWindow
+from ladle.delta import Delta
+from ladle.errors import LadleError, Position
+from ladle.handles import Stream, Table
+from ladle.schema import StreamSchema, TableSchema, decode_columns, encode_columns
+from ladle.status import (
+    BackfillStatus,
+    Budgets,
+    DerivedStatus,
+    OperatorStatus,
+    Pulse,
+    QueryStatus,
+    SourceStatus,
+    Status,
+    StreamStatus,
+)
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """Encode an answer without its table, which travels as Arrow."""
+    return {
+        "epoch": answer.epoch,
+        "entry": answer.entry,
+        "now": answer.now.isoformat(),
+        "seconds": answer.seconds,
+        "message": answer.message,
+        "windows": [
+            {
+                "stream": window.stream,
+                "begin": window.begin and window.begin.isoformat(),
+                "end": window.end and window.end.isoformat(),
+                "rows": window.rows,
+            }
+            for window in answer.windows
+        ],
+    }
+
+
+def answer_from_json(value: dict[str, Any], table: pa.Table) -> Answer:
+    """Decode an answer, with the table that came beside it."""
+    windows = tuple(
+        ResolvedWindow(each["stream"], _moment(each["begin"]), _moment(each["end"]), each["rows"])
+        for each in value["windows"]
+    )
+    now = datetime.fromisoformat(value["now"])
+    return Answer(table, value["epoch"], now, windows, value["seconds"], value["message"], value.get("entry", 0))
+
+
+def deltas_to_message(deltas: Sequence[Delta]) -> tuple[list[dict[str, Any]], list[pa.Table]]:
+    """What deltas say beside their rows, and the rows: two tables each, and a third with when rows will leave."""
+    heads, tables = list[dict[str, Any]](), list[pa.Table]()
+    for delta in deltas:
+        heads.append({name: getattr(delta, name) for name in _DELTA} | {"outs": delta.inserted_out is not None})
+        tables += [delta.inserted, delta.retracted]
+        if delta.inserted_out is not None:
+            tables.append(pa.table({"out": delta.inserted_out}))
+    return heads, tables
+
+
+def deltas_from_message(heads: Sequence[dict[str, Any]], tables: Sequence[pa.Table]) -> list[Delta]:
+    """Decode deltas from their heads and the tables that came beside them."""
+    following = iter(tables)
+    deltas = []
+    for head in heads:
+        inserted, retracted = next(following), next(following)
+        out = next(following).column("out").combine_chunks() if head["outs"] else None
+        told = {name: head[name] for name in _DELTA if name in head}  # an older server says less
+        deltas.append(Delta(inserted, retracted, **told, inserted_out=out))
+    return deltas
+
+
+_DELTA = ("entry", "epoch", "now_us", "net", "progress", "query_id")
+
+
+def error_to_json(error: LadleError) -> dict[str, Any]:
+    """Encode an error."""
+    position = error.position
+    return {
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "position": None if position is None else {"line": position.line, "column": position.column},
+    }
+
+
+def error_from_json(value: dict[str, Any]) -> LadleError:
+    """Decode an error, as the class that has its code."""
+    position = None if value["position"] is None else Position(**value["position"])
+    kind = next((k for k in _kinds(LadleError) if k.code == value["code"]), LadleError)
+    return kind(value["message"], hint=value["hint"], position=position)
+
+
+def _kinds(root: type[LadleError]) -> Iterator[type[LadleError]]:
+    """All kinds of errors, wherever they are defined."""
+    yield root
+    for kind in root.__subclasses__():
+        yield from _kinds(kind)
+
+
+def stream_to_json(stream: Stream) -> dict[str, Any]:
+    """The schema is Arrow's own form, for programs of ours."""
+    return {
+        "name": stream.name,
+        "schema": encode_columns(stream.schema.columns),
+        "timestamp": stream.schema.timestamp,
+        "retain_us": stream.retain_us,
+        "rows": stream.rows,
+        "epochs": stream.epochs,
+        "lateness_us": stream.lateness_us,
+        "idle_after_us": stream.idle_after_us,
+        "idle": stream.idle,
+        "clock": stream.clock and stream.clock.isoformat(),
+    }
+
+
+def stream_from_json(value: dict[str, Any]) -> Stream:
+    """Decode a stream."""
+    schema = StreamSchema(decode_columns(value["schema"]), value["timestamp"])
+    names = ("retain_us", "rows", "epochs", "lateness_us", "idle_after_us", "idle")
+    told = {name: value[name] for name in names}
+    return Stream(value["name"], schema, **told, clock=_moment(value["clock"]))
+
+
+def table_to_json(table: Table) -> dict[str, Any]:
+    """Encode a table, without its rows."""
+    return {"name": table.name, "schema": table.schema.to_json(), "rows": table.rows, "version": table.version}
+
+
+def table_from_json(value: dict[str, Any]) -> Table:
+    """Decode a table."""
+    return Table(value["name"], TableSchema.from_json(value["schema"]), value["rows"], value["version"])
+
+
+def status_to_json(status: Status | Pulse) -> dict[str, Any]:
+    """Encode a status or a pulse."""
+    value = asdict(status)
+    for stream in value["streams"]:
+        stream["clock"] = stream["clock"] and stream["clock"].isoformat()
+    value["derived"] = [derived_to_json(each) for each in status.derived]
+    return value
+
+
+def derived_to_json(derived: DerivedStatus) -> dict[str, Any]:
+    """Encode the status of a kind of derived state."""
+    return {**asdict(derived), "last_used": derived.last_used and derived.last_used.isoformat()}
+
+
+def derived_from_json(value: dict[str, Any]) -> DerivedStatus:
+    """Decode the status of a kind of derived state."""
+    return DerivedStatus(**{**value, "last_used": _moment(value["last_used"])})
+
+
+def pulse_from_json(value: dict[str, Any]) -> Pulse:
+    """Decode a pulse."""
+    operators = {
+        stream: tuple(OperatorStatus(**operator) for operator in visited)
+        for stream, visited in value["operators"].items()
+    }
+    return Pulse(**{**value, **_flowing(value), "operators": operators})
+
+
+def _flowing(value: dict[str, Any]) -> dict[str, Any]:
+    streams = [StreamStatus(**{**stream, "clock": _moment(stream["clock"])}) for stream in value["streams"]]
+    return {
+        "streams": tuple(streams),
+        "sources": tuple(SourceStatus(**source) for source in value["sources"]),
+        "derived": tuple(map(derived_from_json, value["derived"])),
+        "budgets": Budgets(**value["budgets"]),
+    }
+
+
+def status_from_json(value: dict[str, Any]) -> Status:
+    """Decode a status."""
+    parts = {
+        **_flowing(value),
+        "queries": tuple(QueryStatus(**query) for query in value["queries"]),
+        "backfills": tuple(BackfillStatus(**backfill) for backfill in value["backfills"]),
+    }
+    return Status(**{**value, **parts})
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

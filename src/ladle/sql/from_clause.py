@@ -1,0 +1,476 @@
+"""FROM: what can stand in it, and which columns that brings into scope.
+
+Streams, their quarantines, tables, standing queries, CTEs, subqueries, VALUES and a few table functions. Anything else
+does not exist, so no text can reach a file or a table of the engine beneath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ladle.errors import (
+    LISTED_MAX,
+    LadleError,
+    Position,
+    SqlError,
+    UnknownName,
+    Unsupported,
+    did_you_mean,
+    nearest,
+)
+from ladle.plan import TimeWindow, Window
+from ladle.plan.query import ROW
+from ladle.schema import ARRIVAL, Column, StreamSchema, TableSchema, is_nested, unique_names
+from ladle.sql.as_of_clause import past_of, refuse_past, with_now
+from ladle.sql.bounds import window_of_bracket
+from ladle.sql.dialect import BRACKET
+from ladle.sql.function_calls import resolve_functions
+from ladle.sql.parenthesised import without_parentheses
+from ladle.sql.pivot import pivoted
+from ladle.sql.position import SourceText
+from ladle.sql.resolve import BindQuery, bind_expression, fix_now
+from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.sharing import Below, Read
+
+if TYPE_CHECKING:
+    from ladle.sql.binder import Binder
+
+QUARANTINE = "quarantine"
+
+Qualifiers = tuple[tuple[str, ...], ...]
+
+# Table functions of Spark that make rows from their arguments alone, with the names of their columns.
+_TABLE_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "explode": ("col",),
+    "explode_outer": ("col",),
+    "posexplode": ("pos", "col"),
+    "posexplode_outer": ("pos", "col"),
+    "range": ("id",),
+}
+
+
+def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> None:
+    """Binds FROM, joins and lateral views of a SELECT in place, and fills its scope."""
+    without_parentheses(node)
+    from_ = node.args.get("from_")
+    if from_ is not None:
+        scope.add(_bind_relation(binder, from_.this, scope, around), None)
+    for join in node.args.get("joins") or ():
+        _bind_join(binder, join, scope, around)
+    for lateral in node.args.get("laterals") or ():
+        position = binder.source.of(lateral)
+        scope.add(_bind_lateral(binder, lateral, scope, around), position)
+
+
+def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
+    match node:
+        case exp.Table() | exp.Subquery() if node.args.get("pivots"):
+            return _bind_pivot(binder, node, scope, around)
+        case exp.Table() if isinstance(node.this, exp.Func):
+            refuse_past(node, binder.source, "a function")
+            return _bind_table_function(binder, node, node.this, scope, around)
+        case exp.Table():
+            return _bind_table(binder, node, scope, around)
+        case exp.Subquery():
+            return _bind_subquery(binder, node, node, scope, replace(around, parent=scope.parent))
+        case exp.Values():
+            return _bind_values(binder, node, scope, around)
+        case exp.Lateral():
+            return _bind_lateral(binder, node, scope, around)
+    raise Unsupported(
+        "This can't stand in FROM.",
+        hint="name a stream, a table, a query, or a subquery",
+        position=binder.source.of(node),
+    )
+
+
+def _bind_pivot(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
+    """`relation PIVOT (...) AS t`: a query over the relation, which is bound first."""
+    pivots = node.args["pivots"]
+    if len(pivots) > 1:
+        raise Unsupported("A relation is pivoted once.", position=binder.source.of(pivots[1]))
+    pivot = pivots[0]
+    named = pivot.args.get("alias")
+    if named is not None:
+        _no_bracket(binder, named.meta.get(BRACKET), "a pivot")
+    if named is not None and named.args.get("columns"):
+        raise Unsupported(
+            "A pivot takes no list of names.", hint="write IN ('a' AS name)", position=binder.source.of(named)
+        )
+    wanted = pivot.alias or "_q"
+    alias = scope.alias_for(wanted)
+    given = node.copy()
+    given.set("pivots", None)
+    every = exp.Select(expressions=[exp.Star()], from_=exp.From(this=given))
+    inner = replace(around, parent=scope.parent)
+    tree, fields = binder.query(every, inner)
+    below = Relation("_p", (("_p",),), fields)
+    rows = Scope(binder.source, scope.parent, [below])
+    subquery = exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier("_p", quoted=True)))
+
+    def bind(each: exp.Expression) -> exp.Expression:
+        return bind_expression(each.copy(), rows, _bind_inner(binder, around))
+
+    select, names = pivoted(pivot, below, subquery, bind, binder.source)
+    columns = unique_names(names)
+    for projection, column in zip(select.expressions, columns, strict=True):
+        projection.set("alias", exp.to_identifier(column, quoted=True))
+    rendered = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    node.replace(exp.Subquery(this=select, alias=rendered))
+    known = tuple(Field(name, column) for name, column in zip(names, columns, strict=True))
+    return Relation(alias, ((wanted.lower(),),), known)
+
+
+def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -> Relation:
+    if node.args.get("joins"):
+        raise joins_in_parentheses(binder.source.of(node))
+    parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+    if not parts or len(parts) != len(node.parts):
+        raise SqlError("FROM names a stream, table or query.", position=binder.source.of(node))
+    names = [part.name for part in parts]
+    alias_node = node.args.get("alias")
+    bracket = _bracket(binder, node)
+    wanted = node.alias or names[-1]
+    alias = scope.alias_for(wanted)
+    qualifiers: Qualifiers = ((wanted.lower(),),)
+    if not node.alias and len(names) == 2:
+        qualifiers = ((wanted.lower(),), (names[0].lower(), wanted.lower()))
+    if len(names) == 1 and (cte := around.ctes.get(names[0].lower())) is not None:
+        _no_bracket(binder, bracket, "a common table expression")
+        refuse_past(node, binder.source, "a common table expression")
+        relation = Relation(alias, qualifiers, cte.fields)
+        target: exp.Expression = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
+    elif (found := _stream(binder, names)) is not None:
+        past = past_of(node, binder.source) or binder.past
+        relation, target = _scan(binder, found, bracket, past, alias, qualifiers, around)
+    elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
+        _no_bracket(binder, bracket, "a table", hint="leave it out: a table is read as it stands")
+        past = past_of(node, binder.source) or binder.past
+        if NUMBERED in node.meta:
+            table = (table[0], table[1].with_column(Column(ROW, pa.int64())))
+        relation, target = _table(binder, table, past, alias, qualifiers)
+    elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
+        _no_bracket(binder, bracket, "a standing query")
+        past = past_of(node, binder.source, names[0].lower()) or binder.past
+        relation, target = _inline(binder, query[0], past, node, alias, qualifiers)
+    else:
+        raise _unknown_relation(binder, names, parts[0])
+    columns = alias_node.args.get("columns") if alias_node is not None else None
+    if columns:
+        relation.fields = _named(binder, relation.fields, columns, wanted, node)
+    target.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    node.replace(target)
+    return relation
+
+
+def _bracket(binder: Binder, node: exp.Table) -> exp.Expression | None:
+    """The window of a mention, which may stand after its name, AS OF or its alias."""
+    places = (node, node.args.get("version"), node.args.get("alias"))
+    found = [place.meta[BRACKET] for place in places if place is not None and BRACKET in place.meta]
+    if len(found) > 1:
+        raise SqlError("The window is given twice.", position=binder.source.of(found[1]))
+    return found[0] if found else None
+
+
+def _stream(binder: Binder, names: list[str]) -> tuple[str, StreamSchema] | None:
+    if len(names) == 1 or (len(names) == 2 and names[1].lower() == QUARANTINE):
+        return binder.names.stream_schema(".".join(names))
+    return None
+
+
+def _scan(
+    binder: Binder,
+    found: tuple[str, StreamSchema],
+    bracket: exp.Expression | None,
+    past: Past | None,
+    alias: str,
+    qualifiers: Qualifiers,
+    around: Around,
+) -> tuple[Relation, exp.Expression]:
+    stream, schema = found
+    window: Window = around.window or TimeWindow()
+    if bracket is not None:
+        window = window_of_bracket(bracket, binder.source)
+    number = len(binder.scans)
+    draft = ScanDraft(f"_s{number}", stream, schema, window, past=past)
+    binder.scans.append(draft)
+    binder.mentions += 1
+    fields = tuple(Field(column.name, column.name, plain=not is_nested(column.type)) for column in schema.columns)
+    hidden = (Field("ts", ARRIVAL, plain=True),) if schema.timestamp is None and schema.column("ts") is None else ()
+    relation = Relation(alias, qualifiers, fields, hidden, scan=number)
+    return relation, exp.Table(this=exp.to_identifier(draft.relation, quoted=True))
+
+
+def _table(
+    binder: Binder, found: tuple[str, TableSchema], past: Past | None, alias: str, qualifiers: Qualifiers
+) -> tuple[Relation, exp.Expression]:
+    name, schema = found
+    if past is not None and past.of is not None:
+        binder.past_tables.setdefault(past, {})[name] = None
+    own = name, None if past is None else past.of_tables
+    alike = (i for i, known in enumerate(binder.tables) if (known.table, known.past) == own and known.schema == schema)
+    number = next(alike, len(binder.tables))
+    if number == len(binder.tables):
+        binder.tables.append(TableDraft(f"_t{number}", name, schema, own[1]))
+    fields = tuple(Field(column.name, column.name, plain=not is_nested(column.type)) for column in schema.columns)
+    target = exp.Table(this=exp.to_identifier(binder.tables[number].relation, quoted=True))
+    return Relation(alias, qualifiers, fields, table=number), target
+
+
+def _inline(
+    binder: Binder, name: str, past: Past | None, node: exp.Table, alias: str, qualifiers: Qualifiers
+) -> tuple[Relation, exp.Expression]:
+    binder.queries[name] = None
+    read = Read(name.lower(), past)
+    known = binder.shared.get(read)
+    if known is not None:
+        target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
+        return Relation(alias, qualifiers, known.fields), target
+    tree, fields = _bind_below(binder, binder.below[read], binder.source.of(node.args.get("version") or node))
+    return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
+
+
+def bind_shared(binder: Binder, read: Read) -> exp.CTE:
+    """A standing query that is bound before the statement, once for all who read it."""
+    below = binder.below[read]
+    tree, fields = _bind_below(binder, below, None)
+    cte = binder._cte_name(below.name)
+    binder.shared[read] = Cte(cte, fields)
+    return exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True)))
+
+
+def _bind_below(binder: Binder, below: Below, position: Position | None) -> tuple[exp.Expression, tuple[Field, ...]]:
+    name = below.name
+    inner = binder.inlined(below)
+    try:
+        written = fix_now(below.written())
+        resolve_functions(written, inner.names, inner.source, binder.functions)
+        tree, fields = inner.query(written, Around())
+    except LadleError as error:
+        raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
+    return tree if below.past is None else with_now(tree, below.past, name, position), fields
+
+
+def _bind_subquery(
+    binder: Binder, node: exp.Expression, subquery: exp.Subquery, scope: Scope, around: Around
+) -> Relation:
+    """`(query) AS t(a, b)`; `node` is the subquery or the LATERAL around it, which then has the alias."""
+    alias_node = node.args.get("alias")
+    if alias_node is not None:
+        _no_bracket(binder, alias_node.meta.get(BRACKET), "a subquery")
+    wanted = node.alias or "_q"
+    alias = scope.alias_for(wanted)
+    subquery.set("alias", None)
+    tree, fields = binder.query(subquery, around)
+    inner = tree.this if isinstance(tree, exp.Subquery) else tree
+    if alias_node is not None:
+        fields = binder._renamed(inner, fields, alias_node)
+    rendered = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    replacement = exp.Subquery(this=inner)
+    if isinstance(node, exp.Lateral):
+        node.set("this", replacement)
+        node.set("alias", rendered)
+    else:
+        replacement.set("alias", rendered)
+        node.replace(replacement)
+    qualifiers = ((wanted.lower(),),) if node.alias or isinstance(node, exp.Lateral) else ((alias.lower(),),)
+    return Relation(alias, qualifiers, fields)
+
+
+def _bind_values(binder: Binder, node: exp.Values, scope: Scope, around: Around) -> Relation:
+    rows = node.expressions
+    width = len(rows[0].expressions) if isinstance(rows[0], exp.Tuple) else 1
+    for row in rows:
+        if (len(row.expressions) if isinstance(row, exp.Tuple) else 1) != width:
+            raise SqlError(
+                f"Every row of VALUES must have {width} values, as the first has.",
+                position=binder.source.of(row),
+            )
+        bind_expression(row, Scope(binder.source, around.parent), _bind_inner(binder, around))
+    wanted = node.alias or "_v"
+    alias = scope.alias_for(wanted)
+    fields = tuple(Field(f"col{number}", f"col{number}") for number in range(1, width + 1))
+    alias_node = node.args.get("alias")
+    if alias_node is not None and alias_node.args.get("columns"):
+        fields = _named(binder, fields, alias_node.args["columns"], wanted, node)
+        fields = tuple(Field(item.name, item.name) for item in fields)
+    node.set("alias", _table_alias(alias, fields))
+    return Relation(alias, ((wanted.lower(),),), fields)
+
+
+def _bind_table_function(
+    binder: Binder, node: exp.Expression, call: exp.Expr, scope: Scope, around: Around
+) -> Relation:
+    name = call.name.lower()
+    if not isinstance(call, exp.Anonymous) or name not in _TABLE_FUNCTIONS:
+        known = ", ".join(_TABLE_FUNCTIONS)
+        raise UnknownName(
+            f"'{call.name or call.key}' is not a function that can stand in FROM. Functions: {known}.",
+            hint="FROM reads streams, tables and queries; files are attached to a stream, or inserted, first",
+            position=binder.source.of(call),
+        )
+    if name == "range":
+        _check_range(call, node, binder.source)
+    arguments = scope if isinstance(node, exp.Lateral) else Scope(binder.source, around.parent)
+    for argument in list(call.expressions):
+        bind_expression(argument, arguments, _bind_inner(binder, around))
+    wanted = node.alias or name
+    # the alias of a LATERAL VIEW is rendered without quotes, so it is none of the user's
+    alias = scope.alias_for("_l" if node.args.get("view") else wanted)
+    fields = tuple(Field(column, column) for column in _TABLE_FUNCTIONS[name])
+    alias_node = node.args.get("alias")
+    columns = alias_node.args.get("columns") if alias_node is not None else None
+    if columns:
+        # explode of a map makes key and value
+        if len(columns) != len(fields) and "explode" not in name:
+            _named(binder, fields, columns, wanted, node)
+        fields = tuple(Field(column.name, column.name) for column in columns)
+    node.set("alias", _table_alias(alias, fields))
+    return Relation(alias, ((wanted.lower(),),), fields)
+
+
+def _check_range(call: exp.Expr, node: exp.Expression, source: SourceText) -> None:
+    """`range(end)`, `range(start, end)` or `range(start, end, step)`, of constants."""
+    plain = [each.this if isinstance(each, exp.Neg) else each for each in call.expressions]
+    numbers = [each for each in plain if isinstance(each, exp.Literal) and not each.is_string]
+    whole = len(numbers) == len(plain) and all(each.name.isdecimal() and len(each.name) < 19 for each in numbers)
+    still = len(plain) == 3 and plain[2].name == "0"
+    if not whole or still or not 1 <= len(plain) <= 3 or isinstance(node, exp.Lateral):
+        raise Unsupported("range takes whole numbers.", hint="write range(0, 10)", position=source.of(call))
+
+
+def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope, around: Around) -> Relation:
+    """LATERAL VIEW and LATERAL (subquery): both see the relations before them."""
+    if isinstance(node.this, exp.Subquery):
+        return _bind_subquery(binder, node, node.this, scope, replace(around, parent=scope))
+    return _bind_table_function(binder, node, node.this, scope, around)
+
+
+def joins_in_parentheses(position: Position | None) -> Unsupported:
+    """The error for a join whose right side is a join of its own."""
+    return Unsupported(
+        "Joins in parentheses are not part of Ladle's SQL beside outer joins and USING.",
+        hint="write a subquery: (SELECT ... FROM a JOIN b ON ...) AS t",
+        position=position,
+    )
+
+
+def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
+    side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
+    position = binder.source.of(join.this)
+    relation = _bind_relation(binder, join.this, scope, around)
+    before = list(scope.relations)
+    _merge_columns(binder, join, scope, relation, side)
+    scope.add(relation, position)
+    if side in ("RIGHT", "FULL"):
+        for other in before:
+            other.pushable = False
+    if side in ("LEFT", "FULL") and kind not in ("SEMI", "ANTI"):
+        relation.pushable = False
+    if (on := join.args.get("on")) is not None:
+        bind_expression(on, scope, _bind_inner(binder, around))
+    if kind in ("SEMI", "ANTI"):
+        scope.relations.remove(relation)
+
+
+def _merge_columns(binder: Binder, join: exp.Join, scope: Scope, relation: Relation, side: str) -> None:
+    """USING and NATURAL as ON: what the unqualified name means afterwards depends on which side may be missing."""
+    using = [item.name for item in join.args.get("using") or ()]
+    if (join.args.get("method") or "").upper() == "NATURAL":
+        left = [name for name, _ in scope.star()]
+        right = {item.name.lower() for item in relation.fields}
+        using = [name for name in left if name.lower() in right]
+        join.set("method", None)
+        if not using:
+            join.set("kind", "CROSS")
+    if not using:
+        return
+    conditions = []
+    positions = join.args.get("using") or [exp.to_identifier(name) for name in using]
+    for name, identifier in zip(using, positions, strict=True):
+        left_column = scope.lookup([identifier])
+        if left_column is None:
+            raise scope.unknown_column([identifier])
+        hits = relation.find(name.lower())
+        if len(hits) != 1:
+            raise Scope(binder.source, relations=[relation]).unknown_column([identifier])
+        right_column = relation.column(hits[0])
+        conditions.append(exp.EQ(this=left_column.copy(), expression=right_column.copy()))
+        merged: exp.Expression = left_column
+        if side == "RIGHT":
+            merged = right_column
+        elif side == "FULL":
+            merged = exp.Anonymous(this="coalesce", expressions=[left_column, right_column])
+        if (join.args.get("kind") or "").upper() not in ("SEMI", "ANTI"):
+            scope.merged[name.lower()] = merged
+            scope.merged_names.setdefault(name.lower(), left_column.name)
+    join.set("using", None)
+    join.set("on", exp.and_(*conditions, copy=False))
+
+
+def _bind_inner(binder: Binder, around: Around) -> BindQuery:
+    def bind_query(query: exp.Expression, outer: Scope) -> exp.Expression:
+        return binder.query(query, replace(around, parent=outer))[0]
+
+    return bind_query
+
+
+def _named(
+    binder: Binder, fields: tuple[Field, ...], columns: list[exp.Expression], name: str, node: exp.Expression
+) -> tuple[Field, ...]:
+    if len(columns) != len(fields):
+        raise SqlError(
+            f"'{name}' names {len(columns)} columns, but there are {len(fields)}.",
+            position=binder.source.of(node),
+        )
+    return tuple(Field(column.name, item.column) for column, item in zip(columns, fields, strict=True))
+
+
+def _table_alias(alias: str, fields: tuple[Field, ...]) -> exp.TableAlias:
+    return exp.TableAlias(
+        this=exp.to_identifier(alias, quoted=True),
+        columns=[exp.to_identifier(item.column, quoted=True) for item in fields],
+    )
+
+
+def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str, hint: str | None = None) -> None:
+    if bracket is not None:
+        raise SqlError(
+            f"[RANGE] and [ROWS] bound a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket)
+        )
+
+
+def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) -> UnknownName:
+    known = binder.names
+    kinds = {"Streams": known.stream_names(), "Tables": known.table_names(), "Queries": known.query_names()}
+    return unknown_relation("stream, table or query", ".".join(names), kinds, binder.source.of(node))
+
+
+def _counted(number: int, kind: str) -> str:
+    one = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")
+    return f"{number:,} {kind if number != 1 else one}"
+
+
+def unknown_relation(
+    what: str, name: str, kinds: Mapping[str, Iterable[str]], position: Position | None
+) -> UnknownName:
+    """What there is instead, by kind, with the likeliest meant one as the hint; of many, the nearest."""
+    known = {kind: sorted(names) for kind, names in kinds.items()}
+    every = [each for names in known.values() for each in names]
+    near = nearest(name, every)
+    hint = did_you_mean(near)
+    if len(every) <= LISTED_MAX:
+        listed = " ".join(f"{kind}: {', '.join(names)}." for kind, names in known.items() if names)
+        hint = hint or (None if every else "make a stream with CREATE STREAM")
+    elif near:
+        listed = f"Near ones: {', '.join(near)}."
+    else:
+        counts = [_counted(len(names), kind.lower()) for kind, names in known.items() if names]
+        listed = f"There are {' and '.join([', '.join(counts[:-1]), counts[-1]] if counts[1:] else counts)}."
+        hint = " and ".join(f"SHOW {kind.upper()}" for kind, names in known.items() if names) + " list them"
+    return UnknownName(f"There is no {what} '{name}'. {listed or 'There are none yet.'}", hint=hint, position=position)

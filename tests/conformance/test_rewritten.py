@@ -1,0 +1,90 @@
+"""Clauses that the binder writes as others: QUALIFY, PIVOT, SORT BY, BY NAME and exact counts.
+
+Method: Spark runs the text as it stands where it knows the clause, else what is written beside it; Ladle's statement
+runs in DuckDB over the same rows, and in Spark too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from tests.conformance.test_queries import R, S, _rows
+from tests.conformance.values import naive
+from tests.sql.names import Names
+
+from ladle.schema import Column, TableSchema, type_name
+from ladle.sql import bind
+
+CASES = (
+    (
+        "SELECT id, s FROM r QUALIFY row_number() OVER (PARTITION BY k ORDER BY id DESC) = 1 ORDER BY y, id LIMIT 4",
+        "SELECT id, s FROM (SELECT id, s, y, row_number() OVER (PARTITION BY k ORDER BY id DESC) AS n FROM r) "
+        "WHERE n = 1 ORDER BY y, id LIMIT 4",
+    ),
+    (
+        "SELECT DISTINCT k, rank() OVER (ORDER BY b) AS nth FROM r WHERE x > 0 QUALIFY nth <= 3 ORDER BY k",
+        "SELECT DISTINCT k, nth FROM (SELECT k, rank() OVER (ORDER BY b) AS nth FROM r WHERE x > 0) "
+        "WHERE nth <= 3 ORDER BY k",
+    ),
+    (
+        "SELECT k, count(*) AS n FROM r GROUP BY k HAVING count(*) < 3 "
+        "QUALIFY rank() OVER (ORDER BY count(*) DESC) = 1",
+        "SELECT k, n FROM (SELECT k, count(*) AS n, rank() OVER (ORDER BY count(*) DESC) AS place FROM r GROUP BY k "
+        "HAVING count(*) < 3) WHERE place = 1",
+    ),
+    (
+        "SELECT * FROM (SELECT k, b, x FROM r) PIVOT (sum(x) AS t, count(*) AS n FOR b IN (true AS yes, false AS no))",
+        None,
+    ),
+    (
+        "SELECT * FROM (SELECT k, s, y, id FROM r) PIVOT (max(id) FOR s IN ('a', 'b' AS c)) AS p WHERE a IS NOT NULL",
+        None,
+    ),
+    ("SELECT * FROM (SELECT b, x FROM r) PIVOT (avg(x) FOR b IN (true AS t, NULL AS n))", None),
+    ("SELECT r.id, s.name FROM (r JOIN s ON r.k = s.k) LEFT JOIN s AS t ON t.z = r.x", None),
+    ("SELECT a.id, t.name FROM r AS a JOIN (s AS t JOIN r AS b ON b.k = t.k OR b.x = 1) ON a.id = b.id + 1", None),
+    ("SELECT n, count(x) AS c FROM range(-1, 7, 2) AS g(n) LEFT JOIN r ON r.x = g.n GROUP BY n", None),
+    ("SELECT id FROM range(3) UNION ALL SELECT id FROM range(5, 1, -2)", None),
+    ("SELECT id FROM r SORT BY y DESC, id", "SELECT id FROM r ORDER BY y DESC, id"),
+    ("SELECT k, z FROM s UNION ALL BY NAME SELECT x AS z, k FROM r", "SELECT k, z FROM s UNION ALL SELECT k, x FROM r"),
+    ("SELECT k, z FROM s UNION BY NAME SELECT x AS z, k FROM r", "SELECT k, z FROM s UNION SELECT k, x FROM r"),
+    (
+        "SELECT b, approx_count_distinct(k) AS n, approx_count_distinct(k, 0.01) FILTER (WHERE x > 1) AS m "
+        "FROM r GROUP BY b",
+        "SELECT b, count(DISTINCT k) AS n, count(DISTINCT k) FILTER (WHERE x > 1) AS m FROM r GROUP BY b",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def engines(spark: Any) -> Any:
+    con = duckdb.connect(config={"threads": "2", "enable_external_access": "false"})
+    for number, (name, given) in enumerate((("r", R), ("s", S))):
+        schema = ", ".join(f"{field.name} {type_name(field.type)}" for field in given.schema)
+        spark.createDataFrame(given, schema).createOrReplaceTempView(name)
+        con.register(f"given_{number}", naive(given))
+        con.execute(f"CREATE TABLE {name} AS SELECT * FROM given_{number}")
+    return spark, con
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("text", "spelled"), CASES, ids=range(len(CASES)))
+def test_clause(engines: Any, text: str, spelled: str | None) -> None:
+    spark, con = engines
+    columns = {"r": R.schema, "s": S.schema}
+    tables = {name: TableSchema(tuple(Column(f.name, f.type) for f in schema)) for name, schema in columns.items()}
+    plan = bind(text, Names({}, tables=tables))
+    for table in plan.tables:
+        spark.table(table.table).createOrReplaceTempView(table.relation)
+        con.execute(f"CREATE OR REPLACE VIEW {table.relation} AS SELECT * FROM {table.table}")
+    assert plan.residual.duckdb_sql is not None
+    assert plan.schema is not None
+    expected = spark.sql(spelled or text).toArrow()
+    assert plan.schema.names == expected.schema.names
+    assert list(plan.schema.types) == list(expected.schema.types)
+    ordered = "ORDER BY" in text.rsplit(")", 1)[-1] or "SORT BY" in text
+    wanted = _rows(expected, ordered=ordered)
+    assert _rows(con.sql(plan.residual.duckdb_sql).to_arrow_table().cast(plan.schema), ordered=ordered) == wanted
+    assert _rows(spark.sql(plan.residual.spark_sql).toArrow(), ordered=ordered) == wanted
