@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from tests.engine.conftest import Open
 from tests.engine.rows import TICKS, at, ticks, values
+from tests.support.pauses import backfill_stopped
 
 from ladle.clock import ManualClock
 from ladle.eddy import Account
@@ -46,14 +44,6 @@ class Counted:
 @pytest.fixture
 def counted(tmp_path: Path) -> Counted:
     return Counted(tmp_path)
-
-
-@contextmanager
-def stopped(db: Database) -> Iterator[None]:
-    """While the backfill does nothing unless it is told to."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(db._background, "_backfill", SimpleNamespace(round=lambda _: 0))
-        yield
 
 
 def test_compaction_and_the_joining_of_results_call_nothing(open_db: Open, counted: Counted) -> None:
@@ -110,7 +100,7 @@ def test_what_an_epoch_leaves_the_backfill_does_and_nothing_twice(open_db: Open,
     db.register("SELECT n FROM ticks WHERE counted(n) AND n >= 1000", name="half", materialize="partial")
     db.register("SELECT n FROM ticks WHERE n > 10", name="plain", materialize="partial")
     expected = list(range(1, 2_000, 2))
-    with stopped(db):
+    with backfill_stopped(db):
         db.push("ticks", ticks(range(2_000)), wait=True)
         by_epoch = counted.asked
         assert 0 < len(by_epoch) < 2_000, "a share of it"
@@ -180,7 +170,7 @@ def test_one_that_is_very_slow_gets_on_and_harms_no_epoch(open_db: Open, clock: 
     source = "def slow(n):\n    import time\n    time.sleep(0.03 * len(n))\n    return pc.equal(n, 3)\n"
     db.create_function(source, arguments=["INT"], returns="BOOLEAN")
     db.register("SELECT n FROM ticks WHERE slow(n)", name="q", materialize="partial")
-    with stopped(db):
+    with backfill_stopped(db):
         db.push("ticks", ticks(range(20)), wait=True)
         assert db.status().queries[0].coverage == 0.0, "the epoch did not wait for it"
     for _ in range(5):
@@ -206,7 +196,7 @@ def test_two_that_are_dear_get_on_together(open_db: Open, clock: ManualClock, mo
         db.create_function("\n".join(lines) + "\n", arguments=["INT"], returns="BOOLEAN")
     db.register("SELECT n FROM ticks WHERE f(n) AND g(n)", name="q", materialize="partial")
     backfill = db._background._backfill
-    with stopped(db):
+    with backfill_stopped(db):
         db.push("ticks", ticks(range(1_500)), wait=True)
         for _ in range(40):
             clock.advance(600_000_000)
@@ -226,7 +216,7 @@ def test_one_that_takes_longer_than_a_job_for_one_tuple(
     db.create_function(source, arguments=["INT"], returns="BOOLEAN")
     db.register("SELECT n FROM ticks WHERE slow(n)", name="q", materialize="partial")
     backfill = db._background._backfill
-    with stopped(db):
+    with backfill_stopped(db):
         db.push("ticks", ticks(range(6)), wait=True)
         clock.advance(600_000_000)
         for _ in range(8):
@@ -262,7 +252,7 @@ def test_one_that_begins_to_work_is_covered_in_the_end(
     status = {query.name: query for query in db.status().queries}
     assert status["q"].error is not None
     assert (status["q"].coverage, status["plain"].coverage) == (0.0, 1.0)
-    with stopped(db):
+    with backfill_stopped(db):
         for pause in (1, 2, 4):
             assert db.backfill() == 0, "it rests"
             clock.advance(pause * 1_000_000)
@@ -298,7 +288,7 @@ def test_one_that_comes_after_a_join_and_begins_to_work(open_db: Open, clock: Ma
     db.create_function(moody(ready, "raise ValueError('not yet')"), arguments=["INT"], returns="BOOLEAN")
     db.register("SELECT r.n FROM r, s WHERE r.n = s.n AND moody(r.n)", name="q", materialize="partial")
     block = postpone(db, "q")
-    with stopped(db):
+    with backfill_stopped(db):
         db.push("s", ticks([3, 4]), wait=True)
         db.push("r", ticks(range(6)), wait=True)
         file = db.catalog.streams["r"].files[0].name
