@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from enum import Enum
 from functools import singledispatch
+from typing import Any
 
 from ladle.plan.nodes import (
     Filter,
     Fragment,
-    GroupBy,
     Join,
     Limit,
     Node,
     Project,
     Sessions,
     SetOperation,
-    Sort,
     StreamScan,
     TableScan,
     TimeWindows,
     TopK,
 )
-from ladle.plan.scalars import SortKey
+from ladle.plan.scalars import Comparison, Scalar, SortKey
 
 _INDENT = "  "
 
@@ -54,8 +54,9 @@ def title(node: Node) -> str:
 
 @singledispatch
 def detail(node: Node) -> str:
-    """What there is to say of a node beside its name and its children."""
-    return ""
+    """What there is to say of a node beside its name and its children: its parts, unless it says otherwise."""
+    names = _names(node)
+    return " | ".join(_said(each, names) for each in node.parts)
 
 
 @detail.register
@@ -93,13 +94,6 @@ def _(node: Join) -> str:
 
 
 @detail.register
-def _(node: GroupBy) -> str:
-    names = _names(node)
-    keys, aggregates = (", ".join(each.over(names) for each in own) for own in (node.keys, node.aggregates))
-    return f"{keys or '-'} | {aggregates or '-'}"
-
-
-@detail.register
 def _(node: TimeWindows) -> str:
     every = "" if node.slide_us == node.size_us else f", every {_length(node.slide_us)}"
     offset = f", from {_length(node.offset_us)} on" if node.offset_us else ""
@@ -119,13 +113,8 @@ def _(node: SetOperation) -> str:
 
 
 @detail.register
-def _(node: Sort) -> str:
-    return _order(node, node.keys)
-
-
-@detail.register
 def _(node: TopK) -> str:
-    return f"{_order(node, node.keys)}{_limit(node)}"
+    return f"{_said(node.keys, _names(node))}{_limit(node)}"
 
 
 @detail.register
@@ -149,8 +138,17 @@ def _length(us: int) -> str:
     return f"{us} microseconds"
 
 
-def _order(node: Node, keys: tuple[SortKey, ...]) -> str:
-    return ", ".join(key.over(_names(node)) for key in keys)
+def _said(part: Any, names: list[list[str]]) -> str:
+    """A part of a node, over the columns of its children."""
+    match part:
+        case Scalar() | Comparison() | SortKey():
+            return part.over(names)
+        case tuple():
+            listed = [f"({_said(each, names)})" if isinstance(each, tuple) else _said(each, names) for each in part]
+            return ", ".join(listed) or "-"
+        case Enum():
+            return str(part.value)
+    return str(part)
 
 
 def _limit(node: TopK | Limit) -> str:
@@ -159,7 +157,7 @@ def _limit(node: TopK | Limit) -> str:
 
 def _names(node: Node) -> list[list[str]]:
     """The children's columns; of two children each says which it is of, and of two of one name the second is #2."""
-    sides = ("",) if len(node.children) == 1 else ("left.", "right.")
+    sides = ("left.", "right.") if len(node.children) == 2 else ("",) * len(node.children)
     return [_told_apart(child, side) for side, child in zip(sides, node.children, strict=True)]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -60,9 +60,16 @@ class Node:
         return ()
 
     @property
+    def parts(self) -> tuple[Any, ...]:
+        """The values of its own fields, in order: all but its columns and its children."""
+        return tuple(getattr(self, each.name) for each in fields(self) if each.name not in _NOT_PARTS)
+
+    @property
     def content(self) -> list[Any]:
-        """What this node is beside its children, as values that JSON has."""
-        return []
+        """What its identity is made of, besides its children, as values that JSON has: its parts, unless it says
+        otherwise.
+        """
+        return [_content(each) for each in self.parts]
 
     @cached_property
     def digest(self) -> str:
@@ -144,22 +151,12 @@ class Filter(Unary):
 
     conditions: tuple[Scalar, ...]
 
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [_scalar(each) for each in self.conditions]
-
 
 @dataclass(frozen=True, eq=False)
 class Project(Unary):
     """Computes columns of each row."""
 
     outputs: tuple[Scalar, ...]
-
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [_scalar(each) for each in self.outputs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,14 +172,13 @@ class Join(Binary):
     @property
     def content(self) -> list[Any]:
         """What its identity is made of, besides its children."""
-        comparisons = sorted([_scalar(c.left), c.relop.value, _scalar(c.right)] for c in self.comparisons)
-        return [self.kind.value, comparisons, None if self.condition is None else _scalar(self.condition)]
+        return [self.kind.value, sorted(map(_content, self.comparisons)), _content(self.condition)]
 
 
 @dataclass(frozen=True, eq=False)
 class RelationJoin(Join):
-    """A join of which one side is made of tables alone (UPA section 4.1). Tables are read retroactively: a change of
-    one changes what was answered before.
+    """A join of which one side reads no stream: tables, or constants (UPA section 4.1). Tables are read retroactively:
+    a change of one changes what was answered before.
     """
 
 
@@ -192,11 +188,6 @@ class GroupBy(Unary):
 
     keys: tuple[Scalar, ...]
     aggregates: tuple[Scalar, ...]
-
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [[_scalar(each) for each in self.keys], [_scalar(each) for each in self.aggregates]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,11 +201,6 @@ class TimeWindows(Unary):
     slide_us: int
     offset_us: int
 
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [_scalar(self.time), self.size_us, self.slide_us, self.offset_us]
-
 
 @dataclass(frozen=True, eq=False)
 class Sessions(Unary):
@@ -225,11 +211,6 @@ class Sessions(Unary):
     time: Scalar
     gap_us: int
     keys: tuple[Scalar, ...]
-
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [_scalar(self.time), self.gap_us, [_scalar(each) for each in self.keys]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +224,6 @@ class Sort(Unary):
 
     keys: tuple[SortKey, ...]
 
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [_sort_key(each) for each in self.keys]
-
 
 @dataclass(frozen=True, eq=False)
 class TopK(Unary):
@@ -257,11 +233,6 @@ class TopK(Unary):
     limit: int | None
     offset: int
 
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [[_sort_key(each) for each in self.keys], self.limit, self.offset]
-
 
 @dataclass(frozen=True, eq=False)
 class Limit(Unary):
@@ -270,22 +241,12 @@ class Limit(Unary):
     limit: int | None
     offset: int
 
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [self.limit, self.offset]
-
 
 @dataclass(frozen=True, eq=False)
 class SetOperation(Binary):
     """`all` is for bags (UNION ALL), otherwise no row comes twice."""
 
     all: bool
-
-    @property
-    def content(self) -> list[Any]:
-        """What its identity is made of, besides its children."""
-        return [self.all]
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,34 +303,50 @@ def leaves(node: Node) -> Iterator[Node]:
     return (each for each in walk(node) if not each.children)
 
 
+def reads_streams(node: Node) -> bool:
+    """Whether there is a stream among its leaves."""
+    return any(isinstance(leaf, StreamScan) for leaf in leaves(node))
+
+
 def scalars(node: Node) -> tuple[Scalar, ...]:
-    """The expressions that a node itself evaluates."""
-    match node:
-        case Filter():
-            return node.conditions
-        case Project():
-            return node.outputs
-        case GroupBy():
-            return (*node.keys, *node.aggregates)
-        case TimeWindows():
-            return (node.time,)
-        case Sessions():
-            return (node.time, *node.keys)
-        case Sort() | TopK():
-            return tuple(key.scalar for key in node.keys)
-        case Join():
-            sides = [side for each in node.comparisons for side in (each.left, each.right)]
-            return (*sides, *(() if node.condition is None else (node.condition,)))
-    return ()
+    """The expressions that a node itself evaluates: those among its parts."""
+    return tuple(_scalars(node.parts))
+
+
+_NOT_PARTS = ("columns", "child", "left", "right", "inputs")
+"""What nodes call their columns and their children."""
+
+
+def _scalars(part: Any) -> Iterator[Scalar]:
+    match part:
+        case Scalar():
+            yield part
+        case SortKey():
+            yield part.scalar
+        case Comparison():
+            yield from (part.left, part.right)
+        case tuple():
+            for each in part:
+                yield from _scalars(each)
+
+
+def _content(part: Any) -> Any:
+    """A part of a node as a value that JSON has."""
+    match part:
+        case Scalar():
+            return [part.spark, [list(column) for column in part.columns]]
+        case SortKey():
+            return [_content(part.scalar), part.descending, part.nulls_first]
+        case Comparison():
+            return [_content(part.left), part.relop.value, _content(part.right)]
+        case tuple():
+            return [_content(each) for each in part]
+        case Enum():
+            return part.value
+        case None | bool() | int() | str():
+            return part
+    raise TypeError(f"say what {type(part).__name__} is as JSON, here or in the node's content")
 
 
 def _moment(as_of: AsOf | None) -> list[Any]:
     return [] if as_of is None else [as_of_to_json(as_of)]
-
-
-def _scalar(scalar: Scalar) -> list[Any]:
-    return [scalar.spark, [list(column) for column in scalar.columns]]
-
-
-def _sort_key(key: SortKey) -> list[Any]:
-    return [_scalar(key.scalar), key.descending, key.nulls_first]

@@ -35,7 +35,7 @@ from ladle.plan.nodes import (
     TimeWindows,
     TopK,
     Union,
-    leaves,
+    reads_streams,
     scalars,
 )
 from ladle.plan.window import RowsWindow, WindowKind
@@ -210,8 +210,8 @@ def _(node: Fragment, below: tuple[Label, ...], facts: StreamFacts) -> Label:
 
 
 def _is_fixed(node: Node, label: Label) -> bool:
-    """Whether these are rows of tables, and always the same."""
-    return label == _NEVER_LEAVES and all(isinstance(leaf, TableScan) for leaf in leaves(node))
+    """Whether these are rows of no stream, and always the same."""
+    return label == _NEVER_LEAVES and not reads_streams(node)
 
 
 def _weak(below: tuple[Label, ...]) -> Label:

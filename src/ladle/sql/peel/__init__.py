@@ -28,7 +28,7 @@ from ladle.sql.peel.joining import joining
 from ladle.sql.peel.ordering import ordering
 from ladle.sql.peel.parentheses import parentheses
 from ladle.sql.peel.projection import projection
-from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood
+from ladle.sql.peel.rows import NO_RELATION, NamedRelations, NodeRows, NotUnderstood
 from ladle.sql.peel.selection import selection
 from ladle.sql.peel.set_operations import set_operations
 from ladle.sql.peel.single_relation import single_relation
@@ -78,7 +78,8 @@ def _tree(plan: Plan, relations: dict[str, Node], chunk: StatementTokens) -> Nod
 
 
 def _peel(query: exp.Expression, around: NamedRelations) -> NodeRows:
-    why = "no rule is for it"
+    """A block, or a part of FROM. What no rule is for stays a fragment, if it can be one: a query is."""
+    why = "no rule is for it" if isinstance(query, exp.Query) else NO_RELATION
     try:
         for rule in RULES:
             found = rule(query, around)
@@ -86,6 +87,8 @@ def _peel(query: exp.Expression, around: NamedRelations) -> NodeRows:
                 return found
     except NotUnderstood as error:
         why = error.why
+    if not isinstance(query, exp.Query):
+        raise NotUnderstood(why)  # so that the block which reads it is a fragment
     return fragment(query, around, why)
 
 

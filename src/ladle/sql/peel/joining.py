@@ -1,4 +1,4 @@
-"""FROM: its last join above the others. A side that is made of tables alone makes it a join with a relation."""
+"""FROM: its last join above the others. A side that reads no stream makes it a join with a relation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from ladle.plan.nodes import Join, JoinKind, Node, RelationJoin, TableScan, leaves
+from ladle.plan.nodes import Join, JoinKind, RelationJoin, reads_streams
 from ladle.plan.scalars import Comparison
 from ladle.sql.peel.comparisons import compared, source_rows
 from ladle.sql.peel.rows import NamedRelations, NodeRows, NotUnderstood, check_expressions, is_rows, kind_of
@@ -63,14 +63,10 @@ def joined(kind: JoinKind, left: NodeRows, right: NodeRows, terms: Sequence[exp.
     condition = scalar(exp.and_(*rest), left, right) if rest else None
     columns = left.node.columns + (right.node.columns if kind.keeps_right else ())
     labels = left.labels + (right.labels if kind.keeps_right else ())
-    node = RelationJoin if _is_relation(left.node) or _is_relation(right.node) else Join
+    node = Join if reads_streams(left.node) and reads_streams(right.node) else RelationJoin
     return NodeRows(node(columns, left.node, right.node, kind, tuple(found), condition), labels)
 
 
 def with_scalars(rows: NodeRows, scalars: Sequence[NodeRows]) -> NodeRows:
     """Rows, each with the one row that scalar subqueries give."""
     return reduce(lambda one, other: joined(JoinKind.INNER, one, other, []), scalars, rows)
-
-
-def _is_relation(node: Node) -> bool:
-    return all(isinstance(leaf, TableScan) for leaf in leaves(node))

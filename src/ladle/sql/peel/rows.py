@@ -12,6 +12,7 @@ from ladle.plan.nodes import Node
 from ladle.sql.trees import copied
 
 INNER_JOINS = ("", "INNER", "CROSS")
+NO_RELATION = "FROM reads something that is neither a stream, a table nor a query"
 
 
 class NotUnderstood(Exception):
@@ -118,7 +119,7 @@ def check_from(select: exp.Select, around: NamedRelations) -> None:
         raise NotUnderstood("LATERAL VIEW makes rows of its own")
     for each in read:
         if not isinstance(each, exp.Table) or each.name.lower() not in around.relations:
-            raise NotUnderstood("FROM reads something that is neither a stream, a table nor a query")
+            raise NotUnderstood(NO_RELATION)
         if any(value for key, value in each.args.items() if key not in ("this", "alias")):
             raise NotUnderstood("clauses of a relation in FROM")
         if each.args.get("alias") is not None and each.args["alias"].args.get("columns"):
