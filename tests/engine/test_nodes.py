@@ -38,6 +38,8 @@ QUERIES = (
     "SELECT max(c) AS m, avg(c) AS a FROM (SELECT k, count(*) AS c FROM s GROUP BY k)",
     "SELECT k, count(*) AS c FROM s WHERE k IN (SELECT k FROM labels) GROUP BY k",
     "WITH w AS (SELECT k, sum(n) AS t FROM s GROUP BY k) SELECT a.k FROM w a JOIN w b ON a.t > b.t",
+    "SELECT l, c FROM VALUES ('a', 1.5), ('z', 2) v(k, l) LEFT JOIN (SELECT k, count(*) c FROM s GROUP BY k) USING (k)",
+    "WITH v AS (VALUES (3), (NULL)) SELECT sum(n) FROM s GROUP BY k UNION SELECT a.col1 FROM v a, v b WHERE a.col1 > 2",
 )
 
 

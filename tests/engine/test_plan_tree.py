@@ -178,6 +178,8 @@ def test_joins_say_how_many_pairs_are_kept(filled: Database) -> None:
         ("SELECT window.start AS w, count(*) AS c FROM ticks GROUP BY window(at, '2 seconds') ORDER BY c, w", None),
         ("SELECT session_window.end AS e, n FROM ticks GROUP BY session_window(at, '1 second'), n", [5, 5, None, 5]),
         ("SELECT soundex('x') AS s, n FROM ticks", [None, 5]),
+        ("SELECT t.n, v.l FROM ticks t JOIN VALUES (1, 'one'), (2, 'two') v(n, l) ON v.n = t.n", [2, 2, 5, 2]),
+        ("VALUES (1, NULL), (NULL, current_date())", [2]),
     ],
 )
 def test_each_node_is_measured(filled: Database, text: str, rows: list[int | None] | None) -> None:

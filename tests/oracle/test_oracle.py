@@ -121,6 +121,7 @@ def test_the_generator_covers_the_language() -> None:
 
 
 CONSTRUCTS = (
+    "FROM VALUES",
     *("BEGIN NOW", "BEGIN TIMESTAMP", "END NOW", "END TIMESTAMP", "[RANGE", "[ROWS", "NOW - INTERVAL"),
     *("DISTINCT", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "WITH w", "UNION ALL", "UNION (", "INTERSECT"),
     *("EXCEPT", "EXISTS (SELECT", "IN (SELECT", "FROM (SELECT", "CASE WHEN", "COALESCE", "LIKE", "BETWEEN", "IS NULL"),

@@ -36,6 +36,7 @@ from ladle.plan.nodes import (
     TimeWindows,
     TopK,
     Union,
+    Values,
 )
 from ladle.plan.scalars import Scalar, SortKey
 from ladle.sql.conform import translate_query
@@ -76,7 +77,7 @@ class Evaluator:
             assert node.duckdb is not None, node.sql
             return _numbered(self._run(node.duckdb, pa.schema([(c.name, c.type) for c in node.columns]), given))
         given = {f"_c{at}": table for at, table in enumerate(below)}
-        direct = self._direct(node, given["_c0"])
+        direct = self._direct(node, below[0]) if below else self._constants(node)
         if direct is not None:
             return direct
         tree = self._parsed(text_of(node))
@@ -144,6 +145,15 @@ class Evaluator:
             return self._run(f'SELECT * FROM "_c0" WHERE {kept}', below.schema, {"_c0": below})
         return None
 
+    def _constants(self, node: Node) -> pa.Table | None:
+        """A SELECT for each row of VALUES: as there, a column has the type that all its values have in common."""
+        assert isinstance(node, Values)
+        if any(each.duckdb is None for row in node.rows for each in row):
+            return None
+        rows = [", ".join(f'{_in_duckdb(each, [])} AS "c{at}"' for at, each in enumerate(row)) for row in node.rows]
+        schema = pa.schema([(f"c{at}", column.type) for at, column in enumerate(node.columns)])
+        return self._run(" UNION ALL ".join(f"SELECT {row}" for row in rows), schema, {})
+
     def _parsed(self, text: str) -> exp.Expression:
         statement = draft(only_chunk(text))
         assert isinstance(statement, SelectDraft)
@@ -167,6 +177,11 @@ def _timed_fields(below: pa.Table) -> list[pa.Field]:
 def text_of(node: Node) -> str:
     """Spark's text of a node over its children."""
     raise AssertionError(f"a node that the evaluator does not know: {node}")
+
+
+@text_of.register
+def _(node: Values) -> str:
+    return " UNION ALL ".join(f"SELECT {_listed([each.over([]) for each in row])}" for row in node.rows)
 
 
 @text_of.register

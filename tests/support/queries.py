@@ -263,6 +263,8 @@ class QueryMaker:
             return self._exists(scope, source)
         column = rng.choice(flat)
         ref = scope.ref(column)
+        if dice < 0.4:
+            return self._among(column, ref)
         if dice < 0.7:
             inner = self._inner(self.size - 2, types=[column.type])
             word = rng.choice(("IN", "IN", "NOT IN"))
@@ -270,6 +272,16 @@ class QueryMaker:
             return Expr(pa.bool_(), template, template, (ref, inner))
         template = f"({{0}} {rng.choice(('=', '<', '>=', '<>'))} {{1}})"
         return Expr(pa.bool_(), template, template, (ref, self._scalar_subquery(column.type, scope)))
+
+    def _among(self, column: ColumnSpec, ref: Expr) -> Expr:
+        """Whether a value is one of those of VALUES."""
+        rng = self.rng
+        listed = tuple(self.scalars.constant(column.type) for _ in range(rng.randint(1, 3)))
+        rows = ", ".join(f"({{{at}}})" for at in range(1, len(listed) + 1))
+        word, alias = rng.choice(("IN", "IN", "NOT IN")), self.fresh("v")
+        spark = f"({{0}} {word} (SELECT {alias}.x FROM VALUES {rows} AS {alias}(x)))"
+        duck = f"({{0}} {word} (SELECT {alias}.x FROM (VALUES {rows}) AS {alias}(x)))"
+        return Expr(pa.bool_(), spark, duck, (ref, *listed))
 
     def _exists(self, scope: Scope, source: Source) -> Expr:
         rng = self.rng

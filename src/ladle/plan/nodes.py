@@ -121,6 +121,13 @@ class TableScan(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Values(Node):
+    """Rows that the text of the query has itself."""
+
+    rows: tuple[tuple[Scalar, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Unary(Node):
     """A node with one input."""
 

@@ -35,6 +35,7 @@ from ladle.plan.nodes import (
     TimeWindows,
     TopK,
     Union,
+    Values,
     reads_streams,
     scalars,
 )
@@ -129,6 +130,12 @@ def _(node: StreamScan, below: tuple[Label, ...], facts: StreamFacts) -> Label:
 def _(node: TableScan, below: tuple[Label, ...], facts: StreamFacts) -> Label:
     """A table that is read retroactively changes when somebody changes it; as of an entry it does not."""
     return _STRICT if node.as_of is None or node.as_of.entry is None else _NEVER_LEAVES
+
+
+@label_of.register
+def _(node: Values, below: tuple[Label, ...], facts: StreamFacts) -> Label:
+    """Constants stay what they are."""
+    return _NEVER_LEAVES
 
 
 @label_of.register(Filter)

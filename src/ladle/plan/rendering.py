@@ -30,6 +30,7 @@ from ladle.plan.nodes import (
     TimeWindows,
     TopK,
     Union,
+    Values,
     walk,
 )
 from ladle.plan.scalars import Scalar, SortKey
@@ -118,6 +119,14 @@ def _qualified(alias: str, columns: Mapping[int, str]) -> Mapping[int, str]:
 def select_of(node: Node, sources: Sequence[ChildText]) -> tuple[str, Mapping[int, str]]:
     """The SELECT of a node over what it reads, and its columns."""
     raise CannotRender(type(node).__name__)
+
+
+@select_of.register
+def _(node: Values, sources: Sequence[ChildText]) -> tuple[str, Mapping[int, str]]:
+    rows = ", ".join(f"({', '.join(_text(each, sources) for each in row)})" for row in node.rows)
+    names = [f"`c{at}`" for at in range(len(node.columns))]
+    columns = {at: f"`_v`.{name}" for at, name in enumerate(names)}
+    return _listed(columns, f"VALUES {rows} AS `_v`({', '.join(names)})")
 
 
 @select_of.register

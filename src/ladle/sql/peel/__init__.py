@@ -33,6 +33,7 @@ from ladle.sql.peel.selection import selection
 from ladle.sql.peel.set_operations import set_operations
 from ladle.sql.peel.single_relation import single_relation
 from ladle.sql.peel.subqueries import subqueries
+from ladle.sql.peel.values_clause import values_clause
 from ladle.sql.script import StatementTokens, bound_tree, only_chunk
 
 Rule = Callable[[exp.Expression, NamedRelations], NodeRows | None]
@@ -52,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     subqueries,
     joining,
     single_relation,
+    values_clause,
 )
 
 
