@@ -133,6 +133,21 @@ def test_every_setting_is_documented_with_its_default() -> None:
         assert f"| `{field.name}` | {default} |" in PYTHON
 
 
+def test_every_kind_of_derived_state_is_documented(tmp_path: Path) -> None:
+    console = (ROOT / "src" / "ladle" / "protocols" / "http" / "console" / "derived.js").read_text(encoding="utf-8")
+    listed = console.partition("const WHAT = {")[2].partition("}")[0]
+    architecture = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    architecture = architecture.partition("\n## Derived state\n")[2].partition("\n## ")[0]
+    in_sql = SQL.partition("\n### SHOW DERIVED\n")[2].partition("\n### ")[0]
+    with connect_inline(tmp_path / "warehouse") as db:
+        kinds = [each.kind for each in db.derived()]
+    assert len(kinds) > 5
+    for kind in kinds:
+        assert f"| `{kind}` |" in in_sql, kind
+        assert f"`{kind}`" in architecture, kind
+        assert re.search(rf'^ *"?{kind}"?: ', listed, re.MULTILINE), kind
+
+
 def test_every_error_is_documented() -> None:
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, errors.LadleError):
