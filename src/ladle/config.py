@@ -142,7 +142,7 @@ class Settings:
     page_rows_max: int = 100_000
     """Rows of an answer in one response; the rest is in further pages."""
     pages_bytes_max: int = 1 << 28
-    """Answers that are kept for further pages; the oldest go first."""
+    """Answers and deltas that are kept for further pages; the oldest go first."""
     queries_per_owner_max: int = 10_000
     """Standing queries that one user may have."""
     subscribers_max: int = 4_096

@@ -54,6 +54,20 @@ def events(http: httpx.Client, path: str, **headers: str) -> Iterator[Iterator[t
         yield ((delta.get("epoch", 0), kinds[-1], delta) for delta in joined(pieces()))
 
 
+def polled(http: httpx.Client, path: str) -> tuple[list[Delta], str]:
+    """What one response tells, and its further pages: the deltas, and the position to go on from."""
+    told = list[Delta]()
+    while True:
+        reply = http.get(path)
+        assert reply.status_code == 200, reply.text
+        value = reply.json()
+        assert ("next" in value) != ("position" in value), "the position comes with the last page"
+        told += value["deltas"]
+        if "position" in value:
+            return list(joined(told)), value["position"]
+        path = value["next"]
+
+
 def messages(socket: Any, seconds: float = 20.0) -> Iterator[Delta]:
     """What comes over a WebSocket."""
     return joined(iter(lambda: json.loads(socket.recv(seconds)), None))

@@ -275,7 +275,6 @@ def test_a_subscription_takes_rows_away(
 ) -> None:
     """The page keeps a copy of the answer: what goes is seen going, and is gone then. Large deltas come in pieces."""
     monkeypatch.setattr("ladle.formats.deltas.PIECE_BYTES", 40)
-    monkeypatch.setattr("ladle.formats.deltas._GROUP_BYTES", 5)
     db, url = site
     db.sql("CREATE TABLE stock (item STRING, left INT)")
     db.sql("INSERT INTO stock VALUES ('nails', 7), ('glue', 2), ('wood', 9), ('wood', 9)")

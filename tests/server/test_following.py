@@ -17,7 +17,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests.server.conftest import Serve
-from tests.server.hearing import Copy, Delta, bag, events, joined, messages
+from tests.server.hearing import Copy, Delta, bag, events, joined, messages, polled
 from tests.waiting import wait_until
 from websockets.sync.client import connect as connect_websocket
 
@@ -60,11 +60,11 @@ def over_a_websocket(url: str, name: str) -> Iterator[Delta]:
 def by_waiting(url: str, name: str) -> Iterator[Delta]:
     with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
         path = f"/v1/queries/{name}/changes?progress=true&seconds=0.3"
-        reply = http.get(f"{path}&snapshot=true").json()
+        deltas, position = polled(http, f"{path}&snapshot=true")
         while True:
-            assert reply["deltas"][-1]["position"] == reply["position"]
-            yield from reply["deltas"]
-            reply = http.get(f"{path}&since={reply['position']}").json()
+            assert deltas[-1]["position"] == position
+            yield from deltas
+            deltas, position = polled(http, f"{path}&since={position}")
 
 
 def through_a_client(database: RemoteDatabase, name: str) -> Iterator[Delta]:
@@ -122,11 +122,14 @@ def change_something(db: Database, rng: random.Random, step: int) -> None:
             time.sleep(0.3)
 
 
-def test_copies_follow_over_every_protocol(serve: Serve) -> None:
-    """At every position that any of them was told, the copy is what the database itself says the answer was then."""
+def test_copies_follow_over_every_protocol(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every position that any of them was told, the copy is what the database itself says the answer was then; also
+    where a delta of some rows comes in pieces.
+    """
     seed = random.randrange(1 << 32)
     print("seed", seed)  # noqa: T201
     rng = random.Random(seed)
+    monkeypatch.setattr("ladle.formats.deltas.PIECE_BYTES", rng.choice((40, 200, PIECE_BYTES)))
     db, url = serve(tick_seconds=0.1)
     serve_socket(db)
     db.sql("CREATE STREAM timed (id INT, n INT, at TIMESTAMP) TIMESTAMP BY at")

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
-from ladle.errors import Closed, LadleError, Unreachable, WarehouseError
+from ladle.errors import Closed, Gone, LadleError, Unreachable, WarehouseError
 from ladle.protocols import forms, wire
 from ladle.protocols.wire import ANSWERS, ARROW
 
@@ -21,6 +21,8 @@ _CONNECT_SECONDS_MAX = 10.0
 _PATIENCE_SECONDS = 10.0
 """How much longer than the server's own limit an answer is waited for."""
 _INVOKE_SECONDS_MAX = 600.0
+_TRIES_MAX = 3
+"""How often changes are asked for whose further pieces the server let go of."""
 
 
 class Route(NamedTuple):
@@ -98,18 +100,46 @@ class HttpTransport:
         if tables:
             headers["Content-Type"] = ARROW
             content = wire.encode_table(tables[0]).to_pybytes()
-        header, replies = self._send(route, path, query, headers, content, request)
-        further = {"Accept": ANSWERS}
+        for _ in range(_TRIES_MAX):
+            header, replies = self._send(route, path, query, headers, content, request)
+            if request["do"] != "changes":
+                return self._with_answers(header, replies, request)
+            try:
+                return self._with_deltas(header, replies, request)
+            except Gone:  # the pages: the server was started anew, or had many. Nothing was told yet
+                continue
+        raise Unreachable(
+            f"The server at {self.url} lets go of large changes before they are fetched.",
+            hint="ask again, or have the setting pages_bytes_max raised",
+        )
+
+    def _with_answers(
+        self, header: dict[str, Any], replies: list[pa.Table], request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        """A response with the further pages of its answers, and of what it lists."""
         for number, answer in enumerate(header.get("answers", ())):
             while answer.get("next"):
-                more, (page,) = self._send(Route("GET", ""), answer["next"], {}, further, None, request)
+                more, (page,) = self._page(answer["next"], request)
                 replies[number] = pa.concat_tables([replies[number], page])
                 answer["next"] = more["answers"][0].get("next")
         while header.get("next"):
-            more, _ = self._send(Route("GET", ""), header["next"], {}, further, None, request)
+            more, _ = self._page(header["next"], request)
             listed = {request["do"]: [*header[request["do"]], *more[request["do"]]]}
             header = {**header, **listed, "next": more.get("next")}
         return header, replies
+
+    def _with_deltas(
+        self, header: dict[str, Any], replies: list[pa.Table], request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        """A response with the further pieces of its deltas."""
+        while header.get("next"):
+            following, tables = self._page(header["next"], request)
+            header = forms.joined_headers(header, following)
+            replies += tables
+        return header, replies
+
+    def _page(self, path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[pa.Table]]:
+        return self._send(Route("GET", ""), path, {}, {"Accept": ANSWERS}, None, request)
 
     def _send(
         self,

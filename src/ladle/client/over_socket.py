@@ -23,11 +23,15 @@ class SocketTransport:
         self._lock = threading.Lock()
 
     def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
-        """Send a request through the socket, and wait for the reply. One at a time."""
+        """Send a request through the socket, and wait for the reply, in as many messages as it has. One at a time."""
         with self._lock:
             try:
                 wire.send(self._connection, request, tables)
                 header, replies = wire.receive(self._connection)
+                while header.get("more"):
+                    following, tables = wire.receive(self._connection)
+                    header = forms.joined_headers(header, following)
+                    replies += tables
             except KeyboardInterrupt:
                 # This answer is still to come, and must not be taken for the next one.
                 self._connection.close()

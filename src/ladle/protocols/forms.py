@@ -12,6 +12,7 @@ import pyarrow as pa
 from ladle.answer import Answer, ResolvedWindow
 from ladle.delta import Delta
 from ladle.errors import LadleError, Position
+from ladle.formats.deltas import DeltaPiece, Deltas, cut_all, tables_nbytes
 from ladle.handles import Stream, Table
 from ladle.schema import StreamSchema, TableSchema, decode_columns, encode_columns
 from ladle.status import (
@@ -57,26 +58,52 @@ def answer_from_json(value: dict[str, Any], table: pa.Table) -> Answer:
     return Answer(table, value["epoch"], now, windows, value["seconds"], value["message"], value.get("entry", 0))
 
 
-def deltas_to_message(deltas: Sequence[Delta]) -> tuple[list[dict[str, Any]], list[pa.Table]]:
-    """What deltas say beside their rows, and the rows: two tables each, and a third with when rows will leave."""
+def pieces_to_message(pieces: Sequence[DeltaPiece]) -> tuple[list[dict[str, Any]], list[pa.Table]]:
+    """What pieces of deltas say beside their rows, and the rows: two tables each, and a third with when rows will
+    leave. All but the last piece of a delta say `more`, and nothing else that the delta says.
+    """
     heads, tables = list[dict[str, Any]](), list[pa.Table]()
-    for delta in deltas:
-        heads.append({name: getattr(delta, name) for name in _DELTA} | {"outs": delta.inserted_out is not None})
-        tables += [delta.inserted, delta.retracted]
+    for piece in pieces:
+        delta = piece.delta
+        said = {"more": True} if piece.more else {name: getattr(delta, name) for name in _DELTA}
+        heads.append(said | {"outs": delta.inserted_out is not None})
+        # A table of an answer has a chunk from each segment: many, of few rows.
+        tables += [delta.inserted.combine_chunks(), delta.retracted.combine_chunks()]
         if delta.inserted_out is not None:
             tables.append(pa.table({"out": delta.inserted_out}))
     return heads, tables
 
 
+def deltas_to_messages(deltas: Sequence[Delta]) -> Iterator[tuple[dict[str, Any], list[pa.Table]]]:
+    """Deltas as messages of about a piece each. All but the last say `more`."""
+    cuts = cut_all(Deltas.of(deltas), list, tables_nbytes)
+    pieces = next(cuts)
+    for following in cuts:
+        heads, tables = pieces_to_message(pieces)
+        yield {"deltas": heads, "more": True}, tables
+        pieces = following
+    heads, tables = pieces_to_message(pieces)
+    yield {"deltas": heads}, tables
+
+
+def joined_headers(first: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
+    """Headers of two messages that belong together as one: the deltas of both, and what else the second one says."""
+    return {**following, "deltas": [*first["deltas"], *following.get("deltas", [])]}
+
+
 def deltas_from_message(heads: Sequence[dict[str, Any]], tables: Sequence[pa.Table]) -> list[Delta]:
-    """Decode deltas from their heads and the tables that came beside them."""
+    """Decode deltas from the heads of their pieces and the tables that came beside these."""
     following = iter(tables)
-    deltas = []
+    deltas, parts = list[Delta](), list[list[pa.Table]]()
     for head in heads:
-        inserted, retracted = next(following), next(following)
-        out = next(following).column("out").combine_chunks() if head["outs"] else None
+        parts.append([next(following) for _ in range(3 if head["outs"] else 2)])
+        if head.get("more"):
+            continue
+        joined = [pa.concat_tables(each).combine_chunks() for each in zip(*parts, strict=True)]
+        out = joined[2].column("out").combine_chunks() if head["outs"] else None
         told = {name: head[name] for name in _DELTA if name in head}  # an older server says less
-        deltas.append(Delta(inserted, retracted, **told, inserted_out=out))
+        deltas.append(Delta(joined[0], joined[1], **told, inserted_out=out))
+        parts = []
     return deltas
 
 

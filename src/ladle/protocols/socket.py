@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import threading
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from ladle.access import LOCAL_USER
 from ladle.catalog import QueryState
 from ladle.define.function_source import Definition
-from ladle.delta import ChangeOptions
+from ladle.delta import ChangeOptions, Delta
 from ladle.engine.commands import DefineFunction, Push
 from ladle.errors import LadleError
 from ladle.ingest.clocks import heartbeat_us
@@ -40,6 +41,7 @@ _log = logging.getLogger(__name__)
 _CLIENTS_MAX = 64
 _ADDRESS = "socket"
 """Where they come from, in the audit log."""
+_Message = tuple[dict[str, Any], list[pa.Table]]
 
 
 class SocketServer:
@@ -92,15 +94,8 @@ class SocketServer:
             with connection:
                 while True:
                     request, tables = wire.receive(connection)
-                    try:
-                        header, replies = self._run(request, tables)
-                    except LadleError as error:
-                        header, replies = {"error": forms.error_to_json(error)}, []
-                    except Exception as error:
-                        _log.exception("a request of another process failed")
-                        told = LadleError(f"The running process failed: {type(error).__name__}: {error}")
-                        header, replies = {"error": forms.error_to_json(told)}, []
-                    wire.send(connection, header, replies)
+                    for header, replies in self._replies(request, tables):
+                        wire.send(connection, header, replies)
         except (wire.Disconnected, OSError, ValueError, KeyError, MemoryError) as error:
             _log.debug("client gone: %s", error)
         finally:
@@ -108,7 +103,26 @@ class SocketServer:
                 self._connections.discard(connection)
             self._room.release()
 
-    def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def _replies(self, request: dict[str, Any], tables: list[pa.Table]) -> Iterator[_Message]:
+        """The messages that answer a request: one, or several for large deltas. All but the last say `more`."""
+        try:
+            if request["do"] == "changes":
+                yield from forms.deltas_to_messages(self._changes(request))
+            else:
+                yield self._run(request, tables)
+        except LadleError as error:
+            yield {"error": forms.error_to_json(error)}, []
+        except Exception as error:
+            _log.exception("a request of another process failed")
+            told = LadleError(f"The running process failed: {type(error).__name__}: {error}")
+            yield {"error": forms.error_to_json(told)}, []
+
+    def _changes(self, request: dict[str, Any]) -> list[Delta]:
+        options = ChangeOptions.of(request["expirations"], request["relation"])
+        how = {name: request[name] for name in ("since", "seconds", "snapshot", "upto")}
+        return self._session.changes(request["name"], options=options, **how)
+
+    def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> _Message:
         db = self._session
         match request["do"]:
             case "execute":
@@ -118,11 +132,6 @@ class SocketServer:
                 now = request["now"] and datetime.fromisoformat(request["now"])
                 answer = db.invoke(request["name"], now=now)
                 return {"answers": [forms.answer_to_json(answer)]}, [answer.table]
-            case "changes":
-                options = ChangeOptions.of(request["expirations"], request["relation"])
-                how = {name: request[name] for name in ("since", "seconds", "snapshot", "upto")}
-                heads, told = forms.deltas_to_message(db.changes(request["name"], options=options, **how))
-                return {"deltas": heads}, told
             case "register":
                 how = {key: request[key] for key in ("materialize", "if_not_exists", "replace") if key in request}
                 if "sql" in request:

@@ -1,4 +1,4 @@
-"""Answers in the form that was asked for: JSON, CSV, Arrow, or several of them in a message of ours."""
+"""Answers and deltas in the form that was asked for: JSON, CSV, Arrow, or several of them in a message of ours."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from starlette.responses import Response
 
 from ladle.answer import Answer
 from ladle.delta import Delta, change_rows
-from ladle.formats.deltas import json_delta
+from ladle.formats.deltas import DeltaPiece, Deltas, cut, json_piece, tables_nbytes
 from ladle.formats.writing import encoded, json_rows, write_csv
 from ladle.protocols import forms, wire
 from ladle.protocols.http.error_shape import BadRequest, NotAcceptable
@@ -24,6 +25,7 @@ from ladle.schema import type_name
 
 JSON, CSV = "application/json", "text/csv"
 _FORMS = (JSON, ARROW, CSV, ANSWERS)
+_MEDIA_TYPES = {ARROW: ARROW, CSV: f"{CSV}; charset=utf-8; header=present"}
 
 
 def wanted(scope: Scope) -> str:
@@ -72,10 +74,12 @@ class Responder:
 
     def page(self, key: str, start: int, limit: int) -> Response:
         """A further page."""
-        answer = self._pages.get(key, self._user)
-        if start > len(answer):
-            raise BadRequest(f"The answer has {len(answer):,} rows.")
-        return self._written([self._page(answer, key, start, min(limit, self._rows_max))])
+        paged = self._pages.get(key, self._user)
+        if start > len(paged):
+            raise BadRequest(f"All pages together have {len(paged):,} rows.")
+        if isinstance(paged, Deltas):
+            return self._changes_page(paged, key, start)
+        return self._written([self._page(paged, key, start, min(limit, self._rows_max))])
 
     def several(self, answers: Sequence[Answer], beside: dict[str, Any]) -> Response:
         """All of them, in a form that can hold several."""
@@ -84,18 +88,42 @@ class Responder:
 
     def changes(self, deltas: Sequence[Delta], *, progress: bool) -> Response:
         """Deltas, those without rows only if they are wanted, and the position to go on from. As a table, the rows of
-        all of them, with what became of each.
+        all of them, with what became of each. What is more than a piece is in further pages.
         """
-        position = deltas[-1].position
-        if self._form == ANSWERS:
-            heads, tables = forms.deltas_to_message(deltas)
-            return Response(wire.pack({"deltas": heads}, tables), media_type=ANSWERS)
+        return self._changes_page(Deltas.of(deltas, progress=progress or self._form == ANSWERS), None, 0)
+
+    def _changes_page(self, deltas: Deltas, key: str | None, start: int) -> Response:
+        """About a piece of deltas from a place on."""
         if self._form == JSON:
-            shown = [json_delta(delta) for delta in deltas if progress or not delta.progress]
-            return json_reply({"deltas": shown, "position": position})
-        tables = [change_rows(delta) for delta in deltas if progress or not delta.progress]
-        rows = pa.concat_tables(tables or [change_rows(deltas[-1]).slice(0, 0)])
-        return self._table(rows, {"Ladle-Position": position})
+            shown, end = cut(deltas, start, _json_deltas, len)
+            return json_reply({"deltas": orjson.Fragment(shown), **self._going_on(deltas, key, end)})
+        if self._form == ANSWERS:
+            pieces, end = cut(deltas, start, list, tables_nbytes)
+            heads, tables = forms.pieces_to_message(pieces)
+            return Response(
+                wire.pack({"deltas": heads, **self._going_on(deltas, key, end)}, tables), media_type=ANSWERS
+            )
+
+        def rows(pieces: list[DeltaPiece]) -> pa.Table:
+            tables = [change_rows(piece.delta) for piece in pieces]
+            return pa.concat_tables(tables or [change_rows(deltas.last).slice(0, 0)]).combine_chunks()
+
+        if self._form == ARROW:
+            table, end = cut(deltas, start, rows, lambda table: table.nbytes)
+            body = _arrow(table)
+        else:
+            body, end = cut(deltas, start, lambda pieces: _csv(rows(pieces)), len)
+        going_on = self._going_on(deltas, key, end)
+        headers = _link(going_on["next"]) if "next" in going_on else {"Ladle-Position": going_on["position"]}
+        return Response(body, headers=headers, media_type=_MEDIA_TYPES[self._form])
+
+    def _going_on(self, deltas: Deltas, key: str | None, end: int) -> dict[str, str]:
+        """The position when all was told, and where the next page is while there is more."""
+        if end == len(deltas):
+            if key is not None:
+                self._pages.drop(key)
+            return {"position": deltas.last.position}
+        return {"next": f"/v1/pages/{key or self._pages.keep(deltas, self._user)}?start={end}"}
 
     def _begun(self, answer: Answer, limit: int | None = None, *, keep: bool = True) -> _AnswerPart:
         rows = self._rows_max if limit is None else min(limit, self._rows_max)
@@ -126,15 +154,9 @@ class Responder:
         (part,), (head,) = parts, heads
         headers = {"Ladle-Answer": json.dumps(head)}
         if part.next:
-            headers["Link"] = f'<{part.next}>; rel="next"'
-        return self._table(part.answer.table, headers)
-
-    def _table(self, table: pa.Table, headers: dict[str, str]) -> Response:
-        if self._form == ARROW:
-            return Response(wire.encode_table(table).to_pybytes(), headers=headers, media_type=ARROW)
-        text = io.BytesIO()
-        write_csv(table, text)
-        return Response(text.getvalue(), headers=headers, media_type=f"{CSV}; charset=utf-8; header=present")
+            headers |= _link(part.next)
+        body = (_arrow if self._form == ARROW else _csv)(part.answer.table)
+        return Response(body, headers=headers, media_type=_MEDIA_TYPES[self._form])
 
 
 @dataclass(frozen=True)
@@ -149,6 +171,25 @@ class _AnswerPart:
     @property
     def head(self) -> dict[str, Any]:
         return {**forms.answer_to_json(self.answer), "rows_total": self.rows_total, "next": self.next}
+
+
+def _json_deltas(pieces: list[DeltaPiece]) -> bytes:
+    return b"[%b]" % b",".join(encoded(json_piece(piece)) for piece in pieces)
+
+
+def _arrow(table: pa.Table) -> bytes:
+    return wire.encode_table(table).to_pybytes()
+
+
+def _csv(table: pa.Table) -> bytes:
+    text = io.BytesIO()
+    write_csv(table, text)
+    return text.getvalue()
+
+
+def _link(following: str) -> dict[str, str]:
+    """The header that names the next page."""
+    return {"Link": f'<{following}>; rel="next"'}
 
 
 def _json_table(answer: Answer) -> dict[str, Any]:

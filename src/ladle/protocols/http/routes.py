@@ -183,7 +183,7 @@ async def answer(
     return await answered(serving, session, request.scope, name, moment, limit, keep=keep)
 
 
-@router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer")
+@router.get("/pages/{key}", tags=["queries"], summary="A further page of an answer, or of changes")
 def page(
     key: str,
     request: Request,
@@ -192,7 +192,9 @@ def page(
     start: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, _PAGE_ROWS] = _QUERIES_PAGE,
 ) -> Response:
-    """A further page of an answer that was asked before."""
+    """A further page of an answer, or of changes, that were asked before: the address that a response named as `next`,
+    or in its header `Link`. A page of changes is about a piece, whatever the `limit`; the last one has the position.
+    """
     responder = Responder(request.scope, serving.pages, session.user.name, serving.settings.page_rows_max)
     return responder.page(key, start, limit)
 

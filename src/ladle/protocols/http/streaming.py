@@ -104,7 +104,9 @@ async def changes(
     """Accepting `text/event-stream`, Server-Sent Events for as long as the connection lasts: `change` with rows,
     `progress` when there were none and NOW moved on; the id of each is its position, and a reconnecting client's
     Last-Event-ID goes on from there. A large one comes in several events, all but the last of which say `more` and have
-    no id. Otherwise one response, when something changed or the time is over, with the position to go on from.
+    no id. Otherwise one response, when something changed or the time is over, with the position to go on from. A large
+    one comes in pages: each has about a piece, `next` names the one after it, and the last has the position. Join a
+    delta that says `more` with what follows it.
     """
     known = session.query(name).name
     last = request.headers.get("last-event-id", "")
