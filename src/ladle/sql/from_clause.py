@@ -27,7 +27,7 @@ from ladle.plan import TimeWindow, Window
 from ladle.plan.query import ROW
 from ladle.schema import ARRIVAL, Column, StreamSchema, TableSchema, is_nested, unique_names
 from ladle.sql.as_of_clause import past_of, refuse_past, with_now
-from ladle.sql.bounds import window_of_bracket
+from ladle.sql.bounds import window_of_stream
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
 from ladle.sql.parenthesised import without_parentheses
@@ -195,7 +195,7 @@ def _scan(
     stream, schema = found
     window: Window = around.window or TimeWindow()
     if bracket is not None:
-        window = window_of_bracket(bracket, binder.source)
+        window = window_of_stream(bracket, schema, binder.source)
     number = len(binder.scans)
     draft = ScanDraft(f"_s{number}", stream, schema, window, past=past)
     binder.scans.append(draft)
@@ -440,9 +440,7 @@ def _table_alias(alias: str, fields: tuple[Field, ...]) -> exp.TableAlias:
 
 def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str, hint: str | None = None) -> None:
     if bracket is not None:
-        raise SqlError(
-            f"[RANGE] and [ROWS] bound a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket)
-        )
+        raise SqlError(f"A window bounds a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket))
 
 
 def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) -> UnknownName:
