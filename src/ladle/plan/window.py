@@ -110,9 +110,15 @@ class TimeWindow:
     def __str__(self) -> str:
         if self.kind is WindowKind.EVERYTHING:
             return "everything retained"
+        if self == AT_NOW:
+            return "[NOW]"
         begin = self.begin if self.begin is not None else "the first tuple"
         end = self.end if self.end is not None else "the last tuple"
         return f"BEGIN {begin} END {end}"
+
+
+AT_NOW = TimeWindow(Bound(-1, relative=True), Bound(0, relative=True))
+"""`[NOW]`: the tuples of this very microsecond."""
 
 
 @dataclass(frozen=True)

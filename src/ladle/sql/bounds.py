@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from ladle.clock import to_us
 from ladle.errors import Position, SqlError, unknown
-from ladle.plan.window import Bound, KeyedRowsWindow, RowsWindow, TimeWindow, Window, add_months
+from ladle.plan.window import AT_NOW, Bound, KeyedRowsWindow, RowsWindow, TimeWindow, Window, add_months
 from ladle.schema import StreamSchema, is_nested
 from ladle.sql.dialect import Bounds, NowBracket, RangeBracket, RowsBracket
 from ladle.sql.position import SourceText
@@ -155,7 +155,7 @@ def window_of_bracket(node: exp.Expression, source: SourceText) -> Window:
         case Bounds():
             return window_of_bounds(node, source)
         case NowBracket():
-            return TimeWindow(Bound(-1, relative=True), Bound(0, relative=True))
+            return AT_NOW
         case RangeBracket(this=None):
             return TimeWindow()
         case RangeBracket():
