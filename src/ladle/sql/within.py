@@ -140,8 +140,10 @@ def _conditions(newest: exp.Expression, within: Sequence[TimeWindow]) -> list[ex
 
 def _both(one: Window, other: TimeWindow) -> TimeWindow | None:
     """The window of tuples that are in both; None where no two bounds say it for every NOW."""
-    if not isinstance(one, TimeWindow) or TimeWindow() in (one, other):
-        return other if one == TimeWindow() else one if isinstance(one, TimeWindow) else None
+    if not isinstance(one, TimeWindow):
+        return None
+    if other == TimeWindow():
+        return one
     begins = [each.begin for each in (one, other) if each.begin is not None]
     begin, end = _extreme(begins, last=True), _extreme([each.end or _NOW for each in (one, other)], last=False)
     if end is None or (begins and begin is None) or (begin is not None and begin.relative and not end.relative):
