@@ -20,7 +20,9 @@ from tests.support.tree import (
     ZONED,
     At,
     ColumnSpec,
+    KeyedRows,
     Moment,
+    OwnWindow,
     Range,
     Rows,
     Select,
@@ -112,8 +114,11 @@ class JoinQuery:
     def is_unbounded(self) -> bool:
         """Whether some joined stream's tuples may be needed forever."""
         moves = self.window is not None and self.window.begin is not None and self.window.begin.us is None
-        joined = self.mentions[: self.joined]
-        return not moves and any(mention.window is None and mention.stream.retain is None for mention in joined)
+        return any(
+            mention.stream.retain is None
+            and ((mention.window is None and not moves) or isinstance(mention.window, KeyedRows))
+            for mention in self.mentions[: self.joined]
+        )
 
 
 def _name(mention: StreamSource) -> str:
@@ -187,7 +192,9 @@ class JoinMaker:
             for known in (each.format(name) for each in _FILTERS):
                 text = text.replace(known, self.rng.choice(_FILTERS).format(name))
         narrow = len(query.mentions) > 2 or "=" not in query.text
-        mentions = tuple(replace(mention, window=self._bracket(narrow=narrow)) for mention in query.mentions)
+        mentions = tuple(
+            replace(mention, window=self._bracket(mention.stream, narrow=narrow)) for mention in query.mentions
+        )
         return replace(query, text=text, mentions=mentions, window=self._window(mentions))
 
     def _mentions(self, count: int, *, narrow: bool) -> tuple[StreamSource, ...]:
@@ -196,11 +203,13 @@ class JoinMaker:
         mentions = []
         for stream, alias in zip(streams, ("one", "two", "three"), strict=False):
             plain = streams.count(stream) == 1 and rng.random() < 0.4
-            mentions.append(StreamSource(stream, None if plain else alias, self._bracket(narrow=narrow)))
+            mentions.append(StreamSource(stream, None if plain else alias, self._bracket(stream, narrow=narrow)))
         return tuple(mentions)
 
-    def _bracket(self, *, narrow: bool) -> Range | Rows | None:
+    def _bracket(self, stream: StreamSpec, *, narrow: bool) -> OwnWindow | None:
         rng = self.rng
+        if rng.random() < 0.1:
+            return KeyedRows((rng.choice(stream.columns).name,), rng.choice((1, 3)))
         if not narrow and rng.random() < 0.4:
             return None
         if rng.random() < 0.5:
@@ -308,7 +317,8 @@ class JoinMaker:
 
     def _ratio(self, mentions: tuple[StreamSource, ...]) -> JoinQuery:
         """A selectivity: how many of the pairs, or of one stream's tuples."""
-        everything = (*mentions, StreamSource(self.rng.choice(self.streams), None, self._bracket(narrow=False)))
+        stream = self.rng.choice(self.streams)
+        everything = (*mentions, StreamSource(stream, None, self._bracket(stream, narrow=False)))
         pairs = f"SELECT count(*){self._from(mentions, inner=True)}"
         text = f"SELECT ({pairs}) / nullif((SELECT count(*) FROM {{{len(mentions)}}}), 0) AS q"
         window = self._window(everything)

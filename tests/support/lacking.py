@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.support.tree import (
     ARRIVAL_TIME,
     At,
+    Bracket,
     Dialect,
+    KeyedRows,
     Moment,
     Query,
     Range,
@@ -28,12 +30,21 @@ def _window_lacks(writer: Writer, source: StreamSource, window: TimeSpan | None)
     assert writer.at is not None
     stream, ts, now = source.stream, writer.name(ARRIVAL_TIME), writer.constant(writer.at.now_us)
     floor = writer.at.floors.get(stream.name)
-    still = source.window is None and window is not None and not window.moves
+    own = source.window
+    if isinstance(own, TimeSpan):
+        own, window = None, own
+    elif own is Bracket.UNBOUNDED:
+        own, window = None, None
+    still = own is None and window is not None and not window.moves
     if floor is None or stream.retain is None or still:
         return "FALSE"
     lost = f"SELECT max({ts}) FROM raw_{stream.name} WHERE {ts} <= {writer.constant(floor)}"
     begin, end, moving = None, now, False
-    match source.window:
+    match own:
+        case KeyedRows():
+            return f"({lost}) IS NOT NULL"
+        case Bracket.NOW:
+            begin, moving = f"({now} - INTERVAL 1 MICROSECOND)", True
         case Rows(rows):
             seen = f"SELECT count(*) FROM raw_{stream.name} WHERE {ts} > {writer.constant(floor)} AND {ts} <= {now}"
             return f"(({lost}) IS NOT NULL AND ({seen}) < {rows})"

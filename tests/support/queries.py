@@ -15,13 +15,16 @@ import pyarrow as pa
 from tests.support.generate import MINUTE_US, SCALARS, random_us
 from tests.support.scalars import ScalarMaker, Scope, conjunction
 from tests.support.tree import (
+    Bracket,
     ColumnSpec,
     CteSource,
     DerivedSource,
     Expr,
+    KeyedRows,
     Moment,
     NamedSource,
     Output,
+    OwnWindow,
     Query,
     Range,
     Rows,
@@ -108,9 +111,22 @@ class QueryMaker:
     def _windowed(self, source: Source) -> Source:
         """A stream seen through a window of its own, now and then."""
         if isinstance(source, StreamSource) and self.rng.random() < 0.3:
-            rows = Rows(self.rng.choice((1, 2, 5, 17, 100, 1000)))
-            return replace(source, window=rows if self.rng.random() < 0.5 else Range(self.rng.choice(SPANS)))
+            return replace(source, window=self._own_window(source.stream))
         return source
+
+    def _own_window(self, stream: StreamSpec) -> OwnWindow:
+        rng, rows = self.rng, self.rng.choice((1, 2, 5, 17, 100, 1000))
+        keys = [column.name for column in stream.columns if not is_nested(column.type)]
+        match rng.randrange(8):
+            case 0 | 1 | 2:
+                return Rows(rows)
+            case 3 if keys:
+                return KeyedRows(tuple(rng.sample(keys, min(rng.randint(1, 2), len(keys)))), rng.choice((1, 2, 5)))
+            case 4:
+                return self._time_span()
+            case 5:
+                return rng.choice((Bracket.NOW, Bracket.UNBOUNDED))
+        return Range(rng.choice(SPANS))
 
     def _time_span(self) -> TimeSpan:
         rng = self.rng

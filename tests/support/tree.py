@@ -120,6 +120,24 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class KeyedRows:
+    """`[PARTITION BY columns ROWS n]` after a stream's name."""
+
+    columns: tuple[str, ...]
+    rows: int
+
+
+class Bracket(Enum):
+    """Windows without anything that varies, after a stream's name."""
+
+    NOW = "[NOW]"
+    UNBOUNDED = "[RANGE UNBOUNDED]"
+
+
+OwnWindow = Range | Rows | KeyedRows | TimeSpan | Bracket
+
+
+@dataclass(frozen=True)
 class Expr:
     """A scalar. When `exact`, it is at most `bound`, and adding it up knows neither rounding nor overflow."""
 
@@ -142,7 +160,7 @@ class Output:
 class StreamSource:
     stream: StreamSpec
     alias: str | None
-    window: Range | Rows | None = None
+    window: OwnWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -359,10 +377,12 @@ class Writer:
         if isinstance(query, Select) and query.offset is not None:
             text += f" OFFSET {query.offset}"
         if self.dialect is Dialect.LADLE and query.window:
-            begin, end = query.window.begin, query.window.end
-            text += "" if begin is None else f" BEGIN {self.moment(begin)}"
-            text += "" if end is None else f" END {self.moment(end)}"
+            text += f" {self.bounds(query.window)}"
         return text
+
+    def bounds(self, window: TimeSpan) -> str:
+        edges = (("BEGIN", window.begin), ("END", window.end))
+        return " ".join(f"{word} {self.moment(moment)}" for word, moment in edges if moment is not None)
 
     def sort(self, key: Sort) -> str:
         text = str(key.position) if key.position is not None else self.name(key.name)
@@ -397,6 +417,13 @@ class Writer:
                     return f"{stream} [RANGE {span}]"
                 case Rows(rows):
                     return f"{stream} [ROWS {rows}]"
+                case KeyedRows(columns, rows):
+                    keys = ", ".join(self.name(column) for column in columns)
+                    return f"{stream} [PARTITION BY {keys} ROWS {rows}]"
+                case TimeSpan():
+                    return f"{stream} [{self.bounds(source.window)}]"
+                case Bracket():
+                    return f"{stream} {source.window.value}"
                 case None:
                     return stream
         return f"({self.tuples(source, window)})"
@@ -411,12 +438,19 @@ class Writer:
         floor = self.at.floors.get(stream.name)
         if floor is not None:
             tests.append(f"{ts} > {self.constant(floor)}")
-        if self.at.undefined and (source.window is not None or (window is not None and window.moves)):
+        own = source.window
+        if isinstance(own, TimeSpan):
+            own, window = None, own
+        elif own is Bracket.UNBOUNDED:
+            own, window = None, None
+        if self.at.undefined and (own is not None or (window is not None and window.moves)):
             tests.append("FALSE")
-        match source.window:
+        match own:
+            case Bracket.NOW:
+                tests.append(f"{ts} = {now}")
             case Range(span):
                 tests += [f"{ts} > {now} - INTERVAL {span.amount} {span.unit}", f"{ts} <= {now}"]
-            case Rows():
+            case Rows() | KeyedRows():
                 tests.append(f"{ts} <= {now}")
             case None if window is None:
                 tests += [] if self.at.undefined else [f"{ts} <= {now}"]
@@ -427,6 +461,10 @@ class Writer:
         text = f"SELECT * FROM {table}" + (f" WHERE {' AND '.join(tests)}" if tests else "")
         if isinstance(source.window, Rows):
             text += f" ORDER BY {self.name(ARRIVAL_NUMBER)} DESC LIMIT {source.window.rows}"
+        if isinstance(source.window, KeyedRows):
+            keys = ", ".join(self.name(column) for column in source.window.columns)
+            newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY {self.name(ARRIVAL_NUMBER)} DESC)"
+            text += f" QUALIFY {newest} <= {source.window.rows}"
         columns = ", ".join(self.name(column.name) for column in stream.columns)
         return f"SELECT {columns} FROM ({text}) AS _tuples"
 

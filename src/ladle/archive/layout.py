@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ladle.archive.order import Order, Part
 from ladle.archive.segments import DataFile
-from ladle.plan.window import MAX_US, MIN_US
+from ladle.plan.window import MAX_US, MIN_US, KeyedRowsWindow
 
 _K = TypeVar("_K")
 SegmentKey = tuple[str, int]
@@ -30,6 +30,7 @@ _CUTS_MAX = 1_024
 
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,20 @@ class Segments:
 class Extent(NamedTuple):
     """What is looked at of a stream: tuples with `begin_us < ts <= end_us` and `first_id <= tuple id < next_id`.
 
-    It is a window made concrete. Ids bound what [ROWS n] has, and what had arrived as of an entry.
+    It is a window made concrete. Ids bound what [ROWS n] has, and what had arrived as of an entry; `keyed` keeps of
+    those tuples the last ones of each key.
     """
 
     begin_us: int
     end_us: int
     first_id: int = 0
     next_id: int | None = None
+    keyed: KeyedRowsWindow | None = None
 
     @property
     def bounds_ids(self) -> bool:
         """Whether it bounds tuple ids, not times alone."""
-        return self.first_id > 0 or self.next_id is not None
+        return self.first_id > 0 or self.next_id is not None or self.keyed is not None
 
     @property
     def is_empty(self) -> bool:
@@ -132,6 +135,8 @@ class Cut:
         """The rows of segments at the edges that are inside, where those are a range; filled by who looks at them."""
         self.strips: dict[int, tuple[Sequence[int], list[Part]]] = {}
         """The same as whole strips and parts of strips, by segment."""
+        self.latest: dict[SegmentKey, Mask] = {}
+        """Of a keyed extent the rows that are in it, by segment; filled by who looks at them."""
 
     @cached_property
     def numbers(self) -> list[int]:

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from ladle.archive.cache import CachedColumn, Counts, LastFile, SegmentCache
-from ladle.archive.gather import Numbers, Pick
-from ladle.archive.layout import EVERYTHING, Extent, Int64s, Layout, Piece
+from ladle.archive.gather import Numbers, Pick, collect
+from ladle.archive.latest import latest
+from ladle.archive.layout import EVERYTHING, Extent, Int64s, Layout, Mask, Piece
 from ladle.archive.order import Part
 from ladle.archive.segments import DataFile
 from ladle.derived import Derived
@@ -230,7 +231,11 @@ class Scanner:
         return self._times(piece)[1]
 
     def within(self, piece: Piece, extent: Extent) -> Part:
-        """The rows of a segment that are in the extent: a range, and what of the segment is in when times are mixed."""
+        """The rows of a segment that are in the extent: a range, and what of the segment is in when times are mixed, or
+        when a key decides.
+        """
+        if extent.keyed is not None:
+            return 0, piece.rows, self._latest(extent)[piece.file.name, piece.row_group]
         if not piece.edge:
             return piece.skip, piece.stop, None
         ranges, key = self.layout.cut(extent).ranges, (piece.file.name, piece.row_group)
@@ -247,6 +252,24 @@ class Scanner:
         inside[: piece.skip] = False
         inside[piece.stop :] = False
         return 0, piece.rows, inside
+
+    def _latest(self, extent: Extent) -> Mapping[tuple[str, int], Mask]:
+        """By segment, which rows are the last ones of their keys. Found once per layout and extent."""
+        cut, keyed = self.layout.cut(extent), extent.keyed
+        assert keyed is not None
+        if not cut.latest and cut.pieces:
+            # The tuples of each key are counted over all segments: those outside the times and ids don't count.
+            whole = extent._replace(keyed=None)
+            picks = [self.pick(piece, None, whole, keyed.columns) for piece in cut.pieces]
+            fields = pa.schema([self.source.schema.field(name) for name in keyed.columns])
+            last = latest(collect(picks, fields).columns, keyed.rows)
+            found, at = {}, 0
+            for piece, pick in zip(cut.pieces, picks, strict=True):
+                mask = np.zeros(piece.rows, dtype=np.bool_)
+                mask[pick.places] = last[at : at + pick.rows]
+                found[piece.file.name, piece.row_group], at = mask, at + pick.rows
+            cut.latest = found
+        return cut.latest
 
     def close(self) -> None:
         """Let go of the file that the calling thread read last."""

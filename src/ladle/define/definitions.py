@@ -381,13 +381,17 @@ def _refuse_unbounded(catalog: Catalog, plan: Plan, mode: Materialize) -> None:
         scan = plan.scans[number]
         # A quarantine is retained as long as its stream.
         stream = base_stream(catalog, scan.block.stream.partition(".")[0])
-        if stream.retain_us is None and scan.window.kind in (WindowKind.EVERYTHING, WindowKind.LANDMARK):
+        if stream.retain_us is None and scan.window.kind in _GROWS:
             raise Unsupported(
                 f"The state of this join is unbounded: it would keep pairs of all tuples that stream '{stream.name}' "
                 "ever had.",
                 hint=f"give it a window ({stream.name} [RANGE 1 HOUR]), the stream a RETAIN, or keep nothing: "
                 "materialize = 'none'",
             )
+
+
+_GROWS = (WindowKind.EVERYTHING, WindowKind.LANDMARK, WindowKind.KEYED_ROWS)
+"""Windows with no end to what they hold, unless the stream has a RETAIN."""
 
 
 def mode_of(materialize: str | Materialize) -> Materialize:

@@ -71,11 +71,9 @@ class Aggregates:
 
     def rows(self, prepared: Prepared, catalog: Catalog, reader: Reader, extent: Extent) -> pa.Table | None:
         """The rows of a node over the tuples of an extent, or None when the tree can't give them."""
-        stream = _stream(prepared, catalog)
-        block_id = prepared.block_id(catalog, stream)
-        if block_id is None:
+        ask = self._ask(prepared, catalog, extent)
+        if ask is None:
             return None
-        ask = Ask(prepared, stream, block_id, extent, self._layout(stream))
         try:
             return self._grouped(ask, reader) if prepared.aggregate.is_grouped else self._one(ask, reader)
         except TooManyGroups:
@@ -87,14 +85,12 @@ class Aggregates:
         """Of how many segments of a window, among how many, there are leaves; how many partials these have, and how
         many bytes the trees take. None when no tree gives the node.
         """
-        stream = _stream(prepared, catalog)
-        block_id = prepared.block_id(catalog, stream)
-        if block_id is None:
+        ask = self._ask(prepared, catalog, extent)
+        if ask is None:
             return None
-        ask = Ask(prepared, stream, block_id, extent, self._layout(stream))
         aggregate = prepared.aggregate
         keys: list[TreeKey] = (
-            [_groups_key(ask)] if aggregate.is_grouped else [(block_id, name) for name in aggregate.names]
+            [_groups_key(ask)] if aggregate.is_grouped else [(ask.block_id, name) for name in aggregate.names]
         )
         with self._lock:
             found = [tree for key in keys if isinstance(tree := self._kept.peek(key), Tree)]
@@ -106,10 +102,16 @@ class Aggregates:
 
     def segments(self, prepared: Prepared, catalog: Catalog, extent: Extent) -> int | None:
         """How many segments a tree answers a window over; None when it does not."""
+        ask = self._ask(prepared, catalog, extent)
+        return None if ask is None else len(ask.layout.cut(extent).numbers)
+
+    def _ask(self, prepared: Prepared, catalog: Catalog, extent: Extent) -> Ask | None:
+        """What is asked of a tree; None where none answers: of the last tuples of each key there are none."""
         stream = _stream(prepared, catalog)
-        if prepared.block_id(catalog, stream) is None:
+        block_id = prepared.block_id(catalog, stream)
+        if block_id is None or extent.keyed is not None:
             return None
-        return len(self._layout(stream).cut(extent).numbers)
+        return Ask(prepared, stream, block_id, extent, self._layout(stream))
 
     # -- one row --
 

@@ -17,7 +17,7 @@ from ladle.catalog import Catalog, StreamState
 from ladle.clock import FIRST_US, LAST_US, to_datetime
 from ladle.errors import Gone
 from ladle.execute.reader import Reader
-from ladle.plan import RowsWindow, Scan, TimeWindow
+from ladle.plan import KeyedRowsWindow, RowsWindow, Scan, TimeWindow
 from ladle.plan.window import MAX_US, MIN_US, Bound
 
 
@@ -39,6 +39,8 @@ def refuse_gone(scans: Iterable[Scan], streams: Sequence[str], catalog: Catalog,
         if gone_us is not None and isinstance(scan.window, RowsWindow):
             nth_us = _nth_time(reader, stream, scan.window.rows, reader.floor_us(stream, streams))
             first_us = max(gone_us + 1, present_us if nth_us is None else nth_us)
+        elif gone_us is not None and isinstance(scan.window, KeyedRowsWindow):
+            first_us = present_us  # what is gone may have been the last of its key
         elif gone_us is not None and isinstance(scan.window, TimeWindow):
             first_us = _first_whole(scan.window, stream, gone_us, now_us)
         if gone_us is not None and first_us is not None and now_us < first_us:

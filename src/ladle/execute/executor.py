@@ -22,7 +22,7 @@ from ladle.execute.difference import difference, picked
 from ladle.execute.invoke import Invoker
 from ladle.execute.moments import Moments, minus
 from ladle.execute.recent_answers import Recent
-from ladle.plan import Engine, Scan
+from ladle.plan import Engine, KeyedRowsWindow, Scan
 
 Rows = tuple[pa.Table, pa.Array | None]
 """Rows of an answer, and when each will leave by itself, if that is asked for."""
@@ -49,7 +49,9 @@ class Executor:
 
     @property
     def picks(self) -> bool:
-        """Whether rows are picked from one stream, and nothing is computed of them."""
+        """Whether rows are picked from one stream, and nothing is computed of them, nor counted by key."""
+        if any(isinstance(scan.window, KeyedRowsWindow) for scan in self._plan.scans):
+            return False
         return self._plan.residual.engine is Engine.PROJECTION
 
     @property

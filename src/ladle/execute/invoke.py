@@ -31,7 +31,7 @@ from ladle.execute.node_state import Measured
 from ladle.execute.past import extents_of, table_at, table_rows_at
 from ladle.execute.reader import Reader
 from ladle.pipeline import FileRelation, Pipeline, Relation
-from ladle.plan import Engine, Plan, RowsWindow, Scan
+from ladle.plan import Engine, KeyedRowsWindow, Plan, RowsWindow, Scan
 from ladle.plan.nodes import Node
 
 _READING = re.compile("parquet|checksum|failed_read_file|end of", re.IGNORECASE)
@@ -159,24 +159,28 @@ class Invoker:
     ) -> pa.Table:
         """Spark reads the files itself."""
         relations: dict[str, Relation] = dict(self._tables(plan, catalog, reader))
-        requests: list[tuple[str, Request]] = []
+        requests: list[tuple[Scan, Request]] = []
         for scan, extent in zip(plan.scans, extents, strict=True):
+            if extent.keyed is not None:
+                # Which tuples those are is known here, and can't be told from files alone.
+                relations[scan.relation] = reader.read(scan, extent)
+                continue
             request = reader.request(scan, extent)
-            requests.append((scan.block.stream, request))
+            requests.append((scan, request))
             self._store.damage.check_footers(scan.block.stream, request.source.directory, request.files)
             relations[scan.relation] = FileRelation(request, tuple(factor.sql for factor in scan.block.factors))
         try:
             table = self.compute(plan, relations, now_us, Engine.SPARK)
             # Its own metrics know nothing of what is read of local files.
-            for scan, (_, request) in zip(plan.scans, requests, strict=True):
+            for scan, request in requests:
                 asked = {column for factor in scan.block.factors for column in factor.columns}
                 size = stored_bytes(request, self._store.cache, also=asked)
                 self._store.read_elsewhere.note("spark", size)
             return table
         except LadleError as error:
             if _READING.search(error.message):
-                for stream, request in requests:
-                    self._store.damage.name(stream, request.source.directory, request.files)
+                for scan, request in requests:
+                    self._store.damage.name(scan.block.stream, request.source.directory, request.files)
             raise
 
     def _tables(self, plan: Plan, catalog: Catalog, reader: Reader) -> dict[str, pa.Table]:
@@ -243,7 +247,7 @@ class Invoker:
 
 def resolved(scan: Scan, extent: Extent) -> ResolvedWindow:
     """A scan's window for people."""
-    rows = scan.window.rows if isinstance(scan.window, RowsWindow) else None
+    rows = scan.window.rows if isinstance(scan.window, RowsWindow | KeyedRowsWindow) else None
     return _resolved_window(scan.block.stream, extent, rows)
 
 

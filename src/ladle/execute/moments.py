@@ -44,7 +44,10 @@ _NO_ID = 1 << 62
 
 
 def minus(one: Extent, other: Extent) -> list[Extent]:
-    """What of an extent is not in another, in extents that do not overlap, in the order of arrival."""
+    """What of an extent is not in another, in extents that do not overlap, in the order of arrival. Of extents with
+    keys that is what of all tuples, because those of a key count each other.
+    """
+    one = one._replace(keyed=None)
     if one.is_empty:
         return []
     first, following = max(one.first_id, other.first_id), min(_next_id(one), _next_id(other))

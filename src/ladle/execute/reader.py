@@ -23,7 +23,7 @@ from ladle.execute.deadline import seconds_left
 from ladle.execute.said import said_of
 from ladle.execute.side_by_side import side_by_side
 from ladle.execute.table_rows import newest_rows
-from ladle.plan import Block, Factor, RowsWindow, Scan, TableRead, TimeWindow, Window
+from ladle.plan import Block, Factor, KeyedRowsWindow, RowsWindow, Scan, TableRead, TimeWindow, Window
 from ladle.plan.ranges import Ranges
 from ladle.plan.window import MAX_US, MIN_US, WindowKind
 from ladle.stem.blocks import BlockSet, candidates
@@ -101,7 +101,8 @@ class Reader:
             begin_us, end_us = window.resolve(self.wall_us if now_us is None else now_us)
         else:
             begin_us, end_us = MIN_US, self.wall_us if now_us is None else now_us
-        return Extent(begin_us if floor_us is None else max(begin_us, floor_us), end_us)
+        keyed = window if isinstance(window, KeyedRowsWindow) else None
+        return Extent(begin_us if floor_us is None else max(begin_us, floor_us), end_us, keyed=keyed)
 
     def pieces(self, scan: Scan, extent: Extent) -> list[Piece]:
         """The segments that may hold tuples of the window, in arrival order."""
@@ -176,8 +177,11 @@ class Reader:
         return Rows(table.drop_columns(list(added)) if added else table, ids, times)
 
     def has_rows(self, scan: Scan, extent: Extent) -> bool:
-        """Whether the scan has rows in an extent."""
-        return any(pick.rows for _, pick in self._picks(scan.block, extent, self.pieces(scan, extent), ()))
+        """Whether the scan has rows in an extent that came or went; of a window of keys, whether any tuple is in it,
+        because one that its block does not want takes the place of another all the same.
+        """
+        block = Block(scan.block.stream) if isinstance(scan.window, KeyedRowsWindow) else scan.block
+        return any(pick.rows for _, pick in self._picks(block, extent, self.pieces(scan, extent), ()))
 
     def times_in(self, stream: StreamState, extent: Extent) -> Indices:
         """The timestamps of the tuples of an extent."""

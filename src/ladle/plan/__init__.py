@@ -6,7 +6,7 @@ from ladle.plan.function import Function
 from ladle.plan.join import Edge, JoinFactor, JoinKey, PairJoin, Reach, Relop, SharedJoin
 from ladle.plan.query import Block, Engine, Factor, JoinedForm, Plan, Residual, Scan, TableRead
 from ladle.plan.ranges import Ranges
-from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, WindowKind
+from ladle.plan.window import Bound, KeyedRowsWindow, RowsWindow, TimeWindow, Window, WindowKind
 
 __all__ = [
     "Aggregate",
@@ -20,6 +20,7 @@ __all__ = [
     "JoinFactor",
     "JoinKey",
     "JoinedForm",
+    "KeyedRowsWindow",
     "PairJoin",
     "Plan",
     "Ranges",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ladle.plan.function import Function
 from ladle.plan.translation import translation
-from ladle.plan.window import MAX_US, MIN_US, RowsWindow, Window
+from ladle.plan.window import MAX_US, MIN_US, TimeWindow, Window
 
 _DAY_US = 86_400_000_000
 
@@ -175,7 +175,7 @@ def reach(left: Window, right: Window) -> Reach:
 
 def _present(window: Window) -> tuple[int, int]:
     """How long after its own time a tuple comes into a window, and how long after it it leaves."""
-    if isinstance(window, RowsWindow):
+    if not isinstance(window, TimeWindow):
         return 0, MAX_US
     begin, end = window.begin, window.end
     # A month has 28 to 31 days: whatever it is, the tuple is there no sooner and no longer.

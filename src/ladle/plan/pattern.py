@@ -39,7 +39,7 @@ from ladle.plan.nodes import (
     reads_streams,
     scalars,
 )
-from ladle.plan.window import RowsWindow, WindowKind
+from ladle.plan.window import KeyedRowsWindow, RowsWindow, WindowKind
 
 
 class Pattern(IntEnum):
@@ -115,6 +115,8 @@ def _(node: StreamScan, below: tuple[Label, ...], facts: StreamFacts) -> Label:
     if node.as_of is not None and node.as_of.entry is not None:
         return _NEVER_LEAVES
     stream, window = node.stream.lower(), node.window
+    if isinstance(window, KeyedRowsWindow):
+        return Label(Pattern.STRICT)  # first in first out per key: when, nobody knows before
     retain_us = facts.retain_us.get(stream)
     by_arrival = isinstance(window, RowsWindow)
     slides = window.kind is WindowKind.SLIDING and node.as_of is None

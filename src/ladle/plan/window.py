@@ -31,11 +31,12 @@ class WindowKind(Enum):
     LANDMARK = "landmark"
     SLIDING = "sliding"
     ROWS = "rows"
+    KEYED_ROWS = "rows of each key"
 
     @property
     def moves(self) -> bool:
         """Whether what such a window holds depends on NOW."""
-        return self in (WindowKind.LANDMARK, WindowKind.SLIDING, WindowKind.ROWS)
+        return self not in (WindowKind.EVERYTHING, WindowKind.SNAPSHOT)
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,15 @@ class TimeWindow:
     def __str__(self) -> str:
         if self.kind is WindowKind.EVERYTHING:
             return "everything retained"
+        if self == AT_NOW:
+            return "[NOW]"
         begin = self.begin if self.begin is not None else "the first tuple"
         end = self.end if self.end is not None else "the last tuple"
         return f"BEGIN {begin} END {end}"
+
+
+AT_NOW = TimeWindow(Bound(-1, relative=True), Bound(0, relative=True))
+"""`[NOW]`: the tuples of this very microsecond."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,29 @@ class RowsWindow:
         return f"[ROWS {self.rows}]"
 
 
-Window = TimeWindow | RowsWindow
+@dataclass(frozen=True)
+class KeyedRowsWindow:
+    """`[PARTITION BY columns ROWS n]`: of the tuples with `ts <= NOW` that are equal in these columns, the n highest
+    tuple ids, counted before WHERE.
+    """
+
+    columns: tuple[str, ...]
+    rows: int
+
+    @property
+    def kind(self) -> WindowKind:
+        """The kind of window."""
+        return WindowKind.KEYED_ROWS
+
+    def leaving(self, times_us: Times) -> Times | None:
+        """No time ends a tuple's life: the n-th arrival of its key after it does."""
+        return None
+
+    def __str__(self) -> str:
+        return f"[PARTITION BY {', '.join(self.columns)} ROWS {self.rows}]"
+
+
+Window = TimeWindow | RowsWindow | KeyedRowsWindow
 
 
 def window_to_json(window: Window) -> dict[str, Any]:
@@ -141,12 +170,16 @@ def window_to_json(window: Window) -> dict[str, Any]:
     match window:
         case RowsWindow(rows):
             return {"rows": rows}
+        case KeyedRowsWindow(columns, rows):
+            return {"rows": rows, "of": list(columns)}
         case TimeWindow(begin, end):
             return {"begin": _bound_to_json(begin), "end": _bound_to_json(end)}
 
 
 def window_from_json(value: dict[str, Any]) -> Window:
     """Decode a window."""
+    if "of" in value:
+        return KeyedRowsWindow(tuple(value["of"]), value["rows"])
     if "rows" in value:
         return RowsWindow(value["rows"])
     return TimeWindow(*(Bound(*b) if (b := value[edge]) is not None else None for edge in ("begin", "end")))

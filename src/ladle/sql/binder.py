@@ -33,6 +33,7 @@ from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
 from ladle.sql.split import push_where
 from ladle.sql.window_groups import Windows, check_time_windows, grouped_windows, name_windows
+from ladle.sql.within import no_time, refuse_rows_of_many
 
 _GENERATORS = {"posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
 _ROWS_MAX = (1 << 31) - 1
@@ -92,7 +93,7 @@ class Binder:
 
     def _query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         match node:
-            case exp.Select() if node.args.get("qualify") is not None:
+            case exp.Select() if node.args.get("qualify") is not None and not around.within:
                 return self._select(without_qualify(node, self.source), around)
             case exp.Select():
                 return self._select(node, around)
@@ -122,12 +123,17 @@ class Binder:
             )
         ctes = dict(around.ctes)
         seen: set[str] = set()
+        if around.within:
+            node.set("with_", None)
         for cte in with_.expressions:
             if cte.alias.lower() in seen:
                 raise SqlError(
                     f"'{cte.alias}' is defined twice in this WITH.", position=self.source.of(cte.args["alias"])
                 )
             seen.add(cte.alias.lower())
+            if around.within:
+                ctes[cte.alias.lower()] = Cte(cte.alias, (), cte)
+                continue
             inner = replace(around, parent=None, ctes=ctes)
             tree, fields = self.query(cte.this, inner)
             alias = cte.args["alias"]
@@ -174,8 +180,10 @@ class Binder:
             raise Unsupported("DISTINCT ON is not part of Spark's SQL.", position=self.source.of(distinct))
         if not node.expressions:
             raise SqlError("SELECT needs at least one expression.", position=self.source.of(node))
+        if around.within:
+            refuse_rows_of_many(node)
         scope = Scope(self.source, around.parent)
-        bind_from(self, node, scope, around)
+        within = bind_from(self, node, scope, around)
         windows = {name: self._expression(call, scope, around) for name, call in grouped_windows(node).items()}
         projections = self._projections(node, scope, around, windows)
         if not projections:
@@ -185,6 +193,8 @@ class Binder:
         where = node.args.get("where")
         if where is not None:
             self._expression(where.this, scope, around)
+        if within:
+            node.set("where", exp.Where(this=exp.and_(*([] if where is None else [where.this]), *within)))
         conditions_to_where(node)
         if node.args.get("where") is not None:
             push_where(node, scope, self.scans)
@@ -211,7 +221,7 @@ class Binder:
         self, node: exp.Expression, scope: Scope, around: Around, aliases: Aliases | None = None
     ) -> exp.Expression:
         def bind_query(query: exp.Expression, outer: Scope) -> exp.Expression:
-            return self.query(query, replace(around, parent=outer))[0]
+            return self.query(query, around.inside(outer))[0]
 
         return bind_expression(node, scope, bind_query, aliases)
 
@@ -370,6 +380,8 @@ class Binder:
     # Set operations
 
     def _set_operation(self, node: exp.SetOperation, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
+        if around.within and node.args.get("limit") is not None:
+            raise no_time("which rows it gives depends on all others")
         # left-deep chains of operands are as long as users make them, so no recursion along them
         spine: list[exp.SetOperation] = [node]
         while isinstance(spine[-1].this, exp.SetOperation) and not _own_clauses(spine[-1].this):
@@ -377,6 +389,8 @@ class Binder:
         left, fields = self.query(spine[-1].this, around)
         spine[-1].set("this", left)
         for operation in reversed(spine):
+            if around.within and not isinstance(operation, exp.Union):
+                raise no_time(f"{operation.key.upper()} compares it with others")
             position = self.source.of(operation.expression)
             right, others = self.query(operation.expression, around)
             if operation.args.get("by_name"):

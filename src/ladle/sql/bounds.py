@@ -13,9 +13,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sqlglot import exp
 
 from ladle.clock import to_us
-from ladle.errors import Position, SqlError
-from ladle.plan.window import Bound, RowsWindow, TimeWindow, Window, add_months
-from ladle.sql.dialect import Bounds, RangeBracket, RowsBracket
+from ladle.errors import Position, SqlError, unknown
+from ladle.plan.window import AT_NOW, Bound, KeyedRowsWindow, RowsWindow, TimeWindow, Window, add_months
+from ladle.schema import StreamSchema, is_nested
+from ladle.sql.dialect import Bounds, NowBracket, RangeBracket, RowsBracket
 from ladle.sql.position import SourceText
 
 _UNITS_US = {
@@ -149,8 +150,14 @@ def _is_after(one: Bound, other: Bound) -> bool:
 
 
 def window_of_bracket(node: exp.Expression, source: SourceText) -> Window:
-    """`[RANGE t]` or `[ROWS n]`."""
+    """The window in brackets, but for columns that it names."""
     match node:
+        case Bounds():
+            return window_of_bounds(node, source)
+        case NowBracket():
+            return AT_NOW
+        case RangeBracket(this=None):
+            return TimeWindow()
         case RangeBracket():
             span = interval(node.this, source)
             if span.us < 0 or span.months < 0 or not (span.us or span.months):
@@ -161,7 +168,25 @@ def window_of_bracket(node: exp.Expression, source: SourceText) -> Window:
             if not text.isdecimal() or int(text) == 0:
                 raise SqlError("[ROWS n] needs a whole number of rows, at least 1.", position=source.of(node))
             return RowsWindow(int(text))
-    raise SqlError("A window is [RANGE interval] or [ROWS n].", position=source.of(node))
+    raise SqlError("A window was expected here.", position=source.of(node))
+
+
+def window_of_stream(node: exp.Expression, schema: StreamSchema, source: SourceText) -> Window:
+    """The window in brackets after a stream, whose columns `[PARTITION BY k ROWS n]` names."""
+    window = window_of_bracket(node, source)
+    if not isinstance(window, RowsWindow) or not node.expressions:
+        return window
+    columns: dict[str, None] = {}
+    for named in node.expressions:
+        column = schema.column(named.name)
+        if column is None:
+            raise unknown("column", named.name, [each.name for each in schema.columns], position=source.of(named))
+        if is_nested(column.type):
+            raise SqlError(
+                f"[PARTITION BY ...] needs plain columns, and '{column.name}' has parts.", position=source.of(named)
+            )
+        columns[column.name] = None
+    return KeyedRowsWindow(tuple(sorted(columns)), window.rows)
 
 
 def _bound(node: exp.Expression, source: SourceText) -> Bound:

@@ -17,8 +17,7 @@ from ladle.schema import Column, StreamSchema, TableSchema, type_name
 from ladle.sql.binder import Binder
 from ladle.sql.defaults import default_value, is_default, write_defaults, written_default
 from ladle.sql.drafts import DeleteDraft, InsertDraft, UpdateDraft
-from ladle.sql.from_clause import QUARANTINE, unknown_relation
-from ladle.sql.names import Names
+from ladle.sql.names import QUARANTINE, Names, unknown_relation
 from ladle.sql.planning import bound, finish
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import has_aggregate

@@ -26,15 +26,21 @@ class Bounds(exp.Expression):
 
 
 class RangeBracket(exp.Expression):
-    """`[RANGE interval]` of one mention of a stream."""
+    """`[RANGE interval]` of one mention of a stream; `[RANGE UNBOUNDED]` without `this`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": False}
 
 
 class RowsBracket(exp.Expression):
-    """`[ROWS n]` of one mention of a stream."""
+    """`[ROWS n]` of one mention of a stream; with `expressions`, `[PARTITION BY columns ROWS n]`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+
+
+class NowBracket(exp.Expression):
+    """`[NOW]` of one mention of a stream."""
+
+    arg_types: ClassVar[dict[str, bool]] = {}
 
 
 BRACKET = "ladle_bracket"
@@ -48,6 +54,14 @@ WORDS = "ladle_words"
 _OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY")
 
 _WINDOW_TOKENS = {TokenType.BEGIN, TokenType.END}
+_WINDOW_WORDS = _WINDOW_TOKENS | {TokenType.RANGE, TokenType.ROWS, TokenType.PARTITION_BY}
+_BRACKETS = "[RANGE interval], [ROWS n], [PARTITION BY column ROWS n], [BEGIN b END e] or [NOW]"
+
+
+def _opens_window(bracket: Token, word: Token) -> bool:
+    """Whether two tokens begin a window."""
+    begins = word.token_type in _WINDOW_WORDS or word.text.upper() == "NOW"
+    return bracket.token_type is TokenType.L_BRACKET and begins
 
 
 class LadleParser(StatementParser):
@@ -135,9 +149,7 @@ class LadleParser(StatementParser):
     def _parse_up_to_window(self) -> exp.Expr | None:
         """An expression that a window may follow: `'2024-01-01' [ROWS 5]` is no element of a text."""
         pairs = zip(self._tokens[self._index :], self._tokens[self._index + 1 :], strict=False)
-        kinds = ((one.token_type, other.token_type) for one, other in pairs)
-        windows = ((TokenType.L_BRACKET, TokenType.RANGE), (TokenType.L_BRACKET, TokenType.ROWS))
-        at = next((number for number, pair in enumerate(kinds, self._index) if pair in windows), None)
+        at = next((number for number, pair in enumerate(pairs, self._index) if _opens_window(*pair)), None)
         if at is None:
             return self._parse_bitwise()
         bracket = self._tokens[at]
@@ -161,16 +173,30 @@ class LadleParser(StatementParser):
         self._advance()
         node: exp.Expression
         if self._match(TokenType.RANGE):
-            node = RangeBracket(this=self._interval("RANGE"))
-        elif self._match(TokenType.ROWS):
-            if not self._match(TokenType.NUMBER):
-                self._refuse("a number of rows after ROWS")
-            node = RowsBracket(this=exp.Literal.number(self._prev.text))
+            node = RangeBracket(this=None if self._match_text_seq("UNBOUNDED") else self._interval("RANGE"))
+        elif self._match(TokenType.ROWS, advance=False):
+            node = self._parse_rows([])
+        elif self._match(TokenType.PARTITION_BY):
+            node = self._parse_rows(self._parse_csv(self._parse_partition_column))
+        elif self._match_set(_WINDOW_TOKENS, advance=False):
+            node = self._parse_bounds()
+        elif self._match_text_seq("NOW"):
+            node = NowBracket()
         else:
-            self._refuse("[RANGE interval] or [ROWS n] after a stream")
+            self._refuse(f"{_BRACKETS} after a stream")
         if not self._match(TokenType.R_BRACKET):
             self._refuse("]")
         return node.update_positions(start)
+
+    def _parse_partition_column(self) -> exp.Expr | None:
+        return self._parse_id_var()
+
+    def _parse_rows(self, columns: list[exp.Expression]) -> RowsBracket:
+        if not self._match(TokenType.ROWS):
+            self._refuse("ROWS and their number")
+        if not self._match(TokenType.NUMBER):
+            self._refuse("a number of rows after ROWS")
+        return RowsBracket(this=exp.Literal.number(self._prev.text), expressions=columns)
 
     # Spark's grammar, where sqlglot differs
 

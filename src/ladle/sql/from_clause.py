@@ -6,7 +6,6 @@ does not exist, so no text can reach a file or a table of the engine beneath.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,33 +13,31 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import (
-    LISTED_MAX,
     LadleError,
     Position,
     SqlError,
     UnknownName,
     Unsupported,
-    did_you_mean,
-    nearest,
 )
 from ladle.plan import TimeWindow, Window
 from ladle.plan.query import ROW
 from ladle.schema import ARRIVAL, Column, StreamSchema, TableSchema, is_nested, unique_names
 from ladle.sql.as_of_clause import past_of, refuse_past, with_now
-from ladle.sql.bounds import window_of_bracket
+from ladle.sql.bounds import window_of_stream
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
+from ladle.sql.names import mentioned_stream, unknown_relation
 from ladle.sql.parenthesised import without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
+from ladle.sql.trees import copied
+from ladle.sql.within import Mentions, window_on_rows
 
 if TYPE_CHECKING:
     from ladle.sql.binder import Binder
-
-QUARANTINE = "quarantine"
 
 Qualifiers = tuple[tuple[str, ...], ...]
 
@@ -54,17 +51,23 @@ _TABLE_FUNCTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> None:
-    """Binds FROM, joins and lateral views of a SELECT in place, and fills its scope."""
+def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> list[exp.Expression]:
+    """Binds FROM, joins and lateral views of a SELECT in place, and fills its scope. Windows on its rows may become
+    conditions, which are given back, bound.
+    """
     without_parentheses(node)
+    mentions = Mentions(node, around, binder.names) if around.within else None
     from_ = node.args.get("from_")
     if from_ is not None:
-        scope.add(_bind_relation(binder, from_.this, scope, around), None)
+        own = around if mentions is None else mentions.around(from_.this)
+        scope.add(_bind_relation(binder, from_.this, scope, own), None)
     for join in node.args.get("joins") or ():
-        _bind_join(binder, join, scope, around)
+        _bind_join(binder, join, scope, around if mentions is None else mentions.around(join.this))
+    parts = list(scope.relations)
     for lateral in node.args.get("laterals") or ():
         position = binder.source.of(lateral)
-        scope.add(_bind_lateral(binder, lateral, scope, around), position)
+        scope.add(_bind_lateral(binder, lateral, scope, replace(around, within=())), position)
+    return [] if mentions is None else mentions.conditions(parts, binder.scans)
 
 
 def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
@@ -143,9 +146,8 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
     if len(names) == 1 and (cte := around.ctes.get(names[0].lower())) is not None:
         _no_bracket(binder, bracket, "a common table expression")
         refuse_past(node, binder.source, "a common table expression")
-        relation = Relation(alias, qualifiers, cte.fields)
-        target: exp.Expression = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
-    elif (found := _stream(binder, names)) is not None:
+        relation, target = _cte(binder, cte, alias, qualifiers, around)
+    elif (found := mentioned_stream(binder.names, names)) is not None:
         past = past_of(node, binder.source) or binder.past
         relation, target = _scan(binder, found, bracket, past, alias, qualifiers, around)
     elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
@@ -155,9 +157,11 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
             table = (table[0], table[1].with_column(Column(ROW, pa.int64())))
         relation, target = _table(binder, table, past, alias, qualifiers)
     elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
-        _no_bracket(binder, bracket, "a standing query")
         past = past_of(node, binder.source, names[0].lower()) or binder.past
-        relation, target = _inline(binder, query[0], past, node, alias, qualifiers)
+        within = around.within
+        if bracket is not None:
+            within = (*within, window_on_rows(bracket, binder.source))
+        relation, target = _inline(binder, query[0], past, within, node, alias, qualifiers)
     else:
         raise _unknown_relation(binder, names, parts[0])
     columns = alias_node.args.get("columns") if alias_node is not None else None
@@ -177,12 +181,6 @@ def _bracket(binder: Binder, node: exp.Table) -> exp.Expression | None:
     return found[0] if found else None
 
 
-def _stream(binder: Binder, names: list[str]) -> tuple[str, StreamSchema] | None:
-    if len(names) == 1 or (len(names) == 2 and names[1].lower() == QUARANTINE):
-        return binder.names.stream_schema(".".join(names))
-    return None
-
-
 def _scan(
     binder: Binder,
     found: tuple[str, StreamSchema],
@@ -195,7 +193,7 @@ def _scan(
     stream, schema = found
     window: Window = around.window or TimeWindow()
     if bracket is not None:
-        window = window_of_bracket(bracket, binder.source)
+        window = window_of_stream(bracket, schema, binder.source)
     number = len(binder.scans)
     draft = ScanDraft(f"_s{number}", stream, schema, window, past=past)
     binder.scans.append(draft)
@@ -222,16 +220,33 @@ def _table(
     return Relation(alias, qualifiers, fields, table=number), target
 
 
+def _cte(
+    binder: Binder, cte: Cte, alias: str, qualifiers: Qualifiers, around: Around
+) -> tuple[Relation, exp.Expression]:
+    if cte.written is None:
+        return Relation(alias, qualifiers, cte.fields), exp.Table(this=exp.to_identifier(cte.name, quoted=True))
+    written = copied(cte.written)
+    tree, fields = binder.query(written.this, replace(around, parent=None))
+    return Relation(alias, qualifiers, binder._renamed(tree, fields, written.args["alias"])), exp.Subquery(this=tree)
+
+
 def _inline(
-    binder: Binder, name: str, past: Past | None, node: exp.Table, alias: str, qualifiers: Qualifiers
+    binder: Binder,
+    name: str,
+    past: Past | None,
+    within: tuple[TimeWindow, ...],
+    node: exp.Table,
+    alias: str,
+    qualifiers: Qualifiers,
 ) -> tuple[Relation, exp.Expression]:
     binder.queries[name] = None
     read = Read(name.lower(), past)
-    known = binder.shared.get(read)
+    known = None if within else binder.shared.get(read)
     if known is not None:
         target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
         return Relation(alias, qualifiers, known.fields), target
-    tree, fields = _bind_below(binder, binder.below[read], binder.source.of(node.args.get("version") or node))
+    position = binder.source.of(node.args.get("version") or node)
+    tree, fields = _bind_below(binder, binder.below[read], position, within)
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
@@ -244,13 +259,15 @@ def bind_shared(binder: Binder, read: Read) -> exp.CTE:
     return exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True)))
 
 
-def _bind_below(binder: Binder, below: Below, position: Position | None) -> tuple[exp.Expression, tuple[Field, ...]]:
+def _bind_below(
+    binder: Binder, below: Below, position: Position | None, within: tuple[TimeWindow, ...] = ()
+) -> tuple[exp.Expression, tuple[Field, ...]]:
     name = below.name
     inner = binder.inlined(below)
     try:
         written = fix_now(below.written())
         resolve_functions(written, inner.names, inner.source, binder.functions)
-        tree, fields = inner.query(written, Around())
+        tree, fields = inner.query(written, Around(within=within))
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
     return tree if below.past is None else with_now(tree, below.past, name, position), fields
@@ -415,7 +432,7 @@ def _merge_columns(binder: Binder, join: exp.Join, scope: Scope, relation: Relat
 
 def _bind_inner(binder: Binder, around: Around) -> BindQuery:
     def bind_query(query: exp.Expression, outer: Scope) -> exp.Expression:
-        return binder.query(query, replace(around, parent=outer))[0]
+        return binder.query(query, around.inside(outer))[0]
 
     return bind_query
 
@@ -440,37 +457,10 @@ def _table_alias(alias: str, fields: tuple[Field, ...]) -> exp.TableAlias:
 
 def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str, hint: str | None = None) -> None:
     if bracket is not None:
-        raise SqlError(
-            f"[RANGE] and [ROWS] bound a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket)
-        )
+        raise SqlError(f"A window bounds a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket))
 
 
 def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) -> UnknownName:
     known = binder.names
     kinds = {"Streams": known.stream_names(), "Tables": known.table_names(), "Queries": known.query_names()}
     return unknown_relation("stream, table or query", ".".join(names), kinds, binder.source.of(node))
-
-
-def _counted(number: int, kind: str) -> str:
-    one = kind.removesuffix("ies") + "y" if kind.endswith("ies") else kind.removesuffix("s")
-    return f"{number:,} {kind if number != 1 else one}"
-
-
-def unknown_relation(
-    what: str, name: str, kinds: Mapping[str, Iterable[str]], position: Position | None
-) -> UnknownName:
-    """What there is instead, by kind, with the likeliest meant one as the hint; of many, the nearest."""
-    known = {kind: sorted(names) for kind, names in kinds.items()}
-    every = [each for names in known.values() for each in names]
-    near = nearest(name, every)
-    hint = did_you_mean(near)
-    if len(every) <= LISTED_MAX:
-        listed = " ".join(f"{kind}: {', '.join(names)}." for kind, names in known.items() if names)
-        hint = hint or (None if every else "make a stream with CREATE STREAM")
-    elif near:
-        listed = f"Near ones: {', '.join(near)}."
-    else:
-        counts = [_counted(len(names), kind.lower()) for kind, names in known.items() if names]
-        listed = f"There are {' and '.join([', '.join(counts[:-1]), counts[-1]] if counts[1:] else counts)}."
-        hint = " and ".join(f"SHOW {kind.upper()}" for kind, names in known.items() if names) + " list them"
-    return UnknownName(f"There is no {what} '{name}'. {listed or 'There are none yet.'}", hint=hint, position=position)

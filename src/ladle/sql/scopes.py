@@ -7,7 +7,7 @@ query's as parent, so that correlated columns are found there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -256,6 +256,8 @@ class Cte:
 
     name: str
     fields: tuple[Field, ...]
+    written: exp.CTE | None = None
+    """What is bound where it is mentioned, each time anew: a window of the mention may go into it."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,12 @@ class Around:
     parent: Scope | None = None
     window: TimeWindow | None = None
     ctes: Mapping[str, Cte] = field(default_factory=dict)
+    within: tuple[TimeWindow, ...] = ()
+    """Windows that the times of the rows given here must be in."""
+
+    def inside(self, scope: Scope) -> Around:
+        """What a subquery of an expression sees of this."""
+        return replace(self, parent=scope, within=())
 
 
 def _fields_of(node: exp.Expression, parts: Sequence[exp.Identifier]) -> exp.Expression:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from ladle.sql.dialect import Bounds, RangeBracket, RowsBracket
+from ladle.sql.dialect import Bounds, NowBracket, RangeBracket, RowsBracket
 
 _Args = Mapping[str, str]
 
@@ -53,7 +53,9 @@ HANDLED: Mapping[type[exp.Expr], frozenset[str]] = {
     **_all("this alias", exp.PivotAlias),
     **_all("this on side kind using method", exp.Join),
     **_all("this view outer alias", exp.Lateral),
-    **_all("this", RangeBracket, RowsBracket),
+    **_all("this", RangeBracket),
+    **_all("this expressions", RowsBracket),
+    **_all("", NowBracket),
     # windows
     **_all("this partition_by order spec alias over", exp.Window),
     **_all("kind start start_side end end_side", exp.WindowSpec),
