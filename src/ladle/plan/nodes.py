@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
+from ladle.json_values import Json
 from ladle.plan.as_of import AsOf, as_of_to_json
 from ladle.plan.query import Factor
 from ladle.plan.scalars import Comparison, Scalar, SortKey
@@ -60,7 +60,7 @@ class Node:
         return ()
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What this node is beside its children, as values that JSON has."""
         return []
 
@@ -94,7 +94,7 @@ class StreamScan(Node):
     as_of: AsOf | None = None
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         factors = sorted({factor.sql for factor in self.factors})
         return [self.stream.lower(), window_to_json(self.window), factors, *_moment(self.as_of)]
@@ -108,7 +108,7 @@ class TableScan(Node):
     as_of: AsOf | None = None
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [self.table.lower(), *_moment(self.as_of)]
 
@@ -145,7 +145,7 @@ class Filter(Unary):
     conditions: tuple[Scalar, ...]
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [_scalar(each) for each in self.conditions]
 
@@ -157,7 +157,7 @@ class Project(Unary):
     outputs: tuple[Scalar, ...]
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [_scalar(each) for each in self.outputs]
 
@@ -173,7 +173,7 @@ class Join(Binary):
     condition: Scalar | None
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         comparisons = sorted([_scalar(c.left), c.relop.value, _scalar(c.right)] for c in self.comparisons)
         return [self.kind.value, comparisons, None if self.condition is None else _scalar(self.condition)]
@@ -194,7 +194,7 @@ class GroupBy(Unary):
     aggregates: tuple[Scalar, ...]
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [[_scalar(each) for each in self.keys], [_scalar(each) for each in self.aggregates]]
 
@@ -211,7 +211,7 @@ class TimeWindows(Unary):
     offset_us: int
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [_scalar(self.time), self.size_us, self.slide_us, self.offset_us]
 
@@ -227,7 +227,7 @@ class Sessions(Unary):
     keys: tuple[Scalar, ...]
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [_scalar(self.time), self.gap_us, [_scalar(each) for each in self.keys]]
 
@@ -244,7 +244,7 @@ class Sort(Unary):
     keys: tuple[SortKey, ...]
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [_sort_key(each) for each in self.keys]
 
@@ -258,7 +258,7 @@ class TopK(Unary):
     offset: int
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [[_sort_key(each) for each in self.keys], self.limit, self.offset]
 
@@ -271,7 +271,7 @@ class Limit(Unary):
     offset: int
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [self.limit, self.offset]
 
@@ -283,7 +283,7 @@ class SetOperation(Binary):
     all: bool
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [self.all]
 
@@ -320,7 +320,7 @@ class Fragment(Node):
         return self.inputs
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of: its text, and the names of its children's columns."""
         # A fragment's text names the columns of its children.
         return [self.sql, [list(child.names) for child in self.inputs]]
@@ -363,13 +363,13 @@ def scalars(node: Node) -> tuple[Scalar, ...]:
     return ()
 
 
-def _moment(as_of: AsOf | None) -> list[Any]:
+def _moment(as_of: AsOf | None) -> list[Json]:
     return [] if as_of is None else [as_of_to_json(as_of)]
 
 
-def _scalar(scalar: Scalar) -> list[Any]:
+def _scalar(scalar: Scalar) -> list[Json]:
     return [scalar.spark, [list(column) for column in scalar.columns]]
 
 
-def _sort_key(key: SortKey) -> list[Any]:
+def _sort_key(key: SortKey) -> list[Json]:
     return [_scalar(key.scalar), key.descending, key.nulls_first]
