@@ -18,6 +18,7 @@ import pyarrow as pa
 from ladle import catalog as entries
 from ladle.archive.files import make_private
 from ladle.catalog import INBOX, Catalog, SourceState, StreamState, source_of_key
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.define.definitions import base_stream, check_name
 from ladle.define.source_definitions import MQTT, ListedSource, checked_options, shown_options
@@ -111,7 +112,7 @@ class Sources:
             raise LadleError(f"'{wanted.name}' can't name a source: pushes have it.")
         options = checked_options(wanted.name, wanted.format, wanted.options)
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             known = catalog.source(wanted.name)
             if known is not None:
                 if wanted.if_not_exists:
@@ -134,7 +135,7 @@ class Sources:
         """Drop a source that is defined: stop it, and forget how far it was."""
         dropped: list[SourceState] = []
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             found = catalog.source(name)
             if found is None:
                 if if_exists:
