@@ -12,7 +12,6 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -141,7 +140,7 @@ class Tables:
                 hint="tables are for small relations: keep large ones as streams, or raise the setting table_bytes_max",
             )
 
-    def insert(self, name: str, rows: Any) -> int:
+    def insert(self, name: str, rows: object) -> int:
         """Add rows as people have them; all of them, or none if one does not fit."""
 
         def following(catalog: Catalog, table: TableState) -> _Next:

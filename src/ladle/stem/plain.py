@@ -6,9 +6,9 @@ a string. A text that is none would end in an error at the first query that look
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
+
+from ladle.columns import Value
 
 
 def plain(table: pa.Table, reasons: dict[int, str]) -> pa.Table:
@@ -83,7 +83,7 @@ def _in_bytes(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _decoded(value: Any, type_: pa.DataType, errors: str) -> Any:
+def _decoded(value: Value, type_: pa.DataType, errors: str) -> Value:
     types = pa.types
     if value is None:
         return None
