@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from ladle.errors import AlreadyExists, LadleError, WarehouseError, unknown
 from ladle.ingest.epochs import Ingest
 from ladle.ingest.running_source import AT_WORK, Defined
 from ladle.pipeline import Attached, Batches, Pipeline
+from ladle.pipeline.interface import OwnBatch
 from ladle.schema import StreamSchema
 from ladle.sql.statement_types import CreateSource
 from ladle.status import SourceStatus
@@ -76,7 +77,7 @@ class Sources:
             attached.await_drained()
         return attached
 
-    def _begin(self, state: StreamState, batches: Any, key: str, *, available_now: bool) -> Attached:
+    def _begin(self, state: StreamState, batches: OwnBatch, key: str, *, available_now: bool) -> Attached:
         """Have a DataFrame's batches taken in, from where the source with that key was."""
         checkpoint = self._store.warehouse.stream(state.id).sources / key
         if key in state.batches and not checkpoint.exists():
@@ -86,7 +87,7 @@ class Sources:
                 hint="restore it, or begin anew under a new source name",
             )
 
-        def run(batch: Any, number: int) -> None:
+        def run(batch: OwnBatch, number: int) -> None:
             self._ingest.take_in(
                 state.name, state.id, key, number, lambda task: self._pipeline().run_batch(task, batch)
             )
