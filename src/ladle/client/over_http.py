@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
 from ladle.errors import Closed, LadleError, Unreachable, WarehouseError
+from ladle.json_values import JsonFields
 from ladle.protocols import forms, wire
 from ladle.protocols.wire import ANSWERS, ARROW
 
@@ -31,11 +32,11 @@ class Route(NamedTuple):
     """With `{names}` of what the request has."""
     query: tuple[str, ...] = ()
     """What goes into the address."""
-    body: Callable[[dict[str, Any]], Any] | None = None
+    body: Callable[[JsonFields], JsonFields] | None = None
     """What goes into the body as JSON."""
 
 
-def _all(request: dict[str, Any]) -> dict[str, Any]:
+def _all(request: JsonFields) -> JsonFields:
     return {name: value for name, value in request.items() if name != "do"}
 
 
@@ -86,7 +87,7 @@ class HttpTransport:
             timeout=httpx.Timeout(_INVOKE_SECONDS_MAX + _PATIENCE_SECONDS, connect=_CONNECT_SECONDS_MAX),
         )
 
-    def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def ask(self, request: JsonFields, tables: list[pa.Table]) -> wire.Message:
         """Send a request over HTTP, and wait for the response."""
         route = ROUTES[request["do"]]
         path = route.path.format_map({name: quote(str(value), safe="") for name, value in request.items()})
@@ -118,8 +119,8 @@ class HttpTransport:
         query: dict[str, str],
         headers: dict[str, str],
         content: bytes | None,
-        request: dict[str, Any],
-    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        request: JsonFields,
+    ) -> wire.Message:
         import httpx
 
         if self._client.is_closed:
@@ -184,5 +185,5 @@ def _trusting(certificate: str) -> ssl.SSLContext:
         raise LadleError(f"The certificate '{certificate}' can't be used: {error.strerror or error}.") from None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,19 +8,20 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import orjson
 import pyarrow as pa
 
+from ladle.columns import Value
 from ladle.delta import Delta
 from ladle.formats.writing import encoded, json_values, row_batches
+from ladle.json_values import JsonObject
 
 PIECE_BYTES = 1 << 16
 _GROUP_BYTES = PIECE_BYTES >> 3
 
 
-def json_delta(delta: Delta) -> dict[str, Any]:
+def json_delta(delta: Delta) -> dict[str, object]:
     """A delta whole, of values that `encoded` has a form for."""
     return {**_head(delta), **_rows(delta)}
 
@@ -42,7 +43,7 @@ def json_pieces(delta: Delta) -> list[bytes]:
     return [*pieces, _piece(_head(delta), parts)]
 
 
-def _groups(name: str, table: pa.Table, outs: list[Any] | None) -> Iterator[dict[str, bytes]]:
+def _groups(name: str, table: pa.Table, outs: list[Value] | None) -> Iterator[dict[str, bytes]]:
     """Rows as JSON, a few at a time: as many as are small beside a piece, and one at least. To encode each alone takes
     half as long again.
     """
@@ -63,7 +64,7 @@ def _groups(name: str, table: pa.Table, outs: list[Any] | None) -> Iterator[dict
             count = count * 2 if 3 * len(text) < _GROUP_BYTES else count
 
 
-def _head(delta: Delta) -> dict[str, Any]:
+def _head(delta: Delta) -> JsonObject:
     return {
         "position": delta.position,
         "entry": delta.entry,
@@ -74,12 +75,12 @@ def _head(delta: Delta) -> dict[str, Any]:
     }
 
 
-def _no_rows(delta: Delta) -> dict[str, list[Any]]:
-    outs = {} if delta.inserted_out is None else {"inserted_out": list[Any]()}
+def _no_rows(delta: Delta) -> dict[str, list[Value]]:
+    outs = {} if delta.inserted_out is None else {"inserted_out": list[Value]()}
     return {"inserted": [], "retracted": [], **outs}
 
 
-def _rows(delta: Delta) -> dict[str, list[Any]]:
+def _rows(delta: Delta) -> dict[str, list[Value]]:
     tables = {"inserted": delta.inserted, "retracted": delta.retracted}
     rows = {name: [row for rows in row_batches(table) for row in rows] for name, table in tables.items()}
     if delta.inserted_out is not None:
@@ -87,6 +88,6 @@ def _rows(delta: Delta) -> dict[str, list[Any]]:
     return rows
 
 
-def _piece(head: dict[str, Any], parts: dict[str, list[bytes]]) -> bytes:
+def _piece(head: JsonObject, parts: dict[str, list[bytes]]) -> bytes:
     rows = {name: orjson.Fragment(b"[%b]" % b",".join(texts)) for name, texts in parts.items()}
     return encoded({**head, **rows})

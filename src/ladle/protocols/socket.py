@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from ladle.delta import ChangeOptions
 from ladle.engine.commands import DefineFunction, Push
 from ladle.errors import LadleError
 from ladle.ingest.clocks import heartbeat_us
+from ladle.json_values import JsonFields
 from ladle.plan import Function
 from ladle.protocols import forms, wire
 from ladle.schema import TableSchema
@@ -108,7 +109,7 @@ class SocketServer:
                 self._connections.discard(connection)
             self._room.release()
 
-    def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def _run(self, request: JsonFields, tables: list[pa.Table]) -> wire.Message:
         db = self._session
         match request["do"]:
             case "execute":
