@@ -23,6 +23,7 @@ LAYERS = (
         "columns",
         "collector",
         "foreign",
+        "json_values",
         "interrupt",
         "shipped",
         "thread_stop",

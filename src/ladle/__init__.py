@@ -6,7 +6,7 @@ db = ladle.connect("warehouse")
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
@@ -39,7 +39,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Loaded on first use: a task on a worker imports kernels, not the engine.
     if name not in _HOMES:
         raise AttributeError(f"module 'ladle' has no attribute {name!r}")

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import index
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import pyarrow as pa
 
+from ladle.columns import Value
 from ladle.errors import EvaluationError
 from ladle.present import html_text, table_html, table_text, whole_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Value]
 """A row of an answer: its values by the names of the columns."""
 
 _ROWS_AT_A_TIME = 1_024

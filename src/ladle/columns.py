@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+AnyArray: TypeAlias = npt.NDArray[Any]
+"""An array of whatever type the column has. Any: which one is known when it runs, and NumPy gives no arithmetic to an
+array of `np.generic`.
+"""
 
-def to_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+
+Value: TypeAlias = Any
+"""A value of a row as Python has it: a number, text, time, list, dictionary, or None. Any: whoever reads a column knows
+what it has, and a union of all would make each look once more. What is given by others is `object`.
+"""
+
+
+def to_numpy(array: pa.Array | pa.ChunkedArray) -> AnyArray:
     """Numbers, booleans, or times as numbers. NULLs are not looked at: the caller has none, or has replaced them."""
     if isinstance(array, pa.ChunkedArray):
         parts = [to_numpy(chunk) for chunk in array.chunks]
@@ -34,7 +45,7 @@ def to_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     return np.frombuffer(values, dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
 
 
-def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
+def from_numpy(values: AnyArray) -> pa.Array:
     """Numbers or booleans as an Arrow array without NULLs."""
     if values.dtype == np.bool_:
         packed = np.packbits(values, bitorder="little")
@@ -44,7 +55,7 @@ def from_numpy(values: npt.NDArray[Any]) -> pa.Array:
 
 
 @cache
-def _dtype(type_: pa.DataType) -> np.dtype[Any]:
+def _dtype(type_: pa.DataType) -> np.dtype[np.generic]:
     if pa.types.is_boolean(type_):
         return np.dtype(np.bool_)
     if pa.types.is_floating(type_):

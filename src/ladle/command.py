@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Command(Generic[Result]):
-    """What is asked of a database; `Result` is what its handler returns."""
+class Command(Generic[Result_co]):
+    """What is asked of a database; `Result_co` is what its handler returns."""

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ladle.errors import LadleError, did_you_mean, nearest
 
@@ -37,6 +37,10 @@ _REPLACED = {
     "results_bytes_max": "derived_disk_bytes_max",
 }
 """Settings that there were, and what has taken their place."""
+
+
+Setting: TypeAlias = Any
+"""A setting's value as it was given. Any: `Settings` looks at each by the type of its default."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +181,9 @@ class Settings:
         return SparkStart(self.spark_master, self.spark_conf)
 
     @staticmethod
-    def load(overrides: dict[str, Any] | None = None, file: str | Path | None = None) -> Settings:
+    def load(overrides: Mapping[str, Setting] | None = None, file: str | Path | None = None) -> Settings:
         """The settings of a file, of the environment, and of the caller; what comes later counts more."""
-        values: dict[str, Any] = {} if file is None else _read(Path(file))
+        values: dict[str, Setting] = {} if file is None else _read(Path(file))
         # Of Spark's settings each comes from the first place that has it.
         confs = [values.get("spark_conf", {})]
         for name in _REPLACED:
@@ -196,12 +200,12 @@ class Settings:
         return Settings(**values)
 
 
-def parse_setting(name: str, text: str, where: str) -> Any:
+def parse_setting(name: str, text: str, where: str) -> Setting:
     """A setting's value that was given as text, for instance in the environment."""
     _check_names({name: text})
     if name == "spark_conf":
         return _parse_spark_conf(text, where)
-    kind: type[Any] = type(getattr(Settings, name))
+    kind = type(getattr(Settings, name))
     try:
         return kind(text)
     except ValueError:
@@ -220,7 +224,7 @@ def _parse_spark_conf(text: str, where: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _flat(conf: Any, before: str) -> Iterator[tuple[str, str]]:
+def _flat(conf: object, before: str) -> Iterator[tuple[str, str]]:
     """Spark's settings by their whole names: TOML reads `spark.executor.memory = "4g"` as tables in tables."""
     if not isinstance(conf, Mapping):
         raise LadleError(
@@ -243,7 +247,7 @@ def _check_spark_conf(conf: Mapping[str, str]) -> None:
             raise LadleError(f"'{name}' is not a setting of Spark's.", hint="their names begin with 'spark.'")
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, Setting]:
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -254,7 +258,7 @@ def _read(file: Path) -> dict[str, Any]:
     return values
 
 
-def _check_names(values: dict[str, Any], where: str = "") -> None:
+def _check_names(values: dict[str, Setting], where: str = "") -> None:
     known = [setting.name for setting in fields(Settings)]
     for name in values:
         if name in _REPLACED:

@@ -6,10 +6,11 @@ import atexit
 import contextlib
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from ladle.archive.folder import local_folder
 from ladle.client.remote_database import RemoteDatabase
@@ -25,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 _open: set[Database] = set()
 
+OpenDatabase: TypeAlias = Database | RemoteDatabase
+"""A database, wherever it is."""
+
 
 @overload
 def connect(
@@ -34,7 +38,7 @@ def connect(
     master: str | None = None,
     read_only: bool = False,
     clock: Clock | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Database: ...
 
 
@@ -50,10 +54,10 @@ def connect(
     master: str | None = None,
     read_only: bool = False,
     clock: Clock | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     token: str | None = None,
     certificate: str | None = None,
-) -> Database | RemoteDatabase: ...
+) -> OpenDatabase: ...
 
 
 def connect(
@@ -63,10 +67,10 @@ def connect(
     master: str | None = None,
     read_only: bool = False,
     clock: Clock | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     token: str | None = None,
     certificate: str | None = None,
-) -> Database | RemoteDatabase:
+) -> OpenDatabase:
     """Open the warehouse in a folder, which is made if it is not there; or reach a server, `http://...`.
 
     For a folder: Spark is started when it is first needed, locally, on `master` if one is named, not at all when a
@@ -117,7 +121,7 @@ def open_database(
     master: str | None = None,
     read_only: bool = False,
     clock: Clock | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Database:
     """Open the warehouse at `path`, which is made if it is not there.
 

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from ladle.answer import Answer
 from ladle.delta import ChangeOptions, Delta
 from ladle.errors import TypeMismatch, Unreachable
+from ladle.json_values import JsonFields
 from ladle.schema import StreamSchema, TableSchema
 from ladle.sql.statement_types import Materialize
 
@@ -87,6 +88,30 @@ class HandedOver:
     """How many of its rows did not fit, if it was waited for and not sent before."""
 
 
+class PlanTree(TypedDict):
+    """A node of the tree that EXPLAIN shows, and all below it."""
+
+    node: str
+    detail: str
+    columns: list[str]
+    digest: str
+    pattern: str
+    """Its update pattern."""
+    premature: bool
+    answered: str
+    """What answers it."""
+    shared: int
+    """By how many other queries."""
+    shared_exactly: bool
+    coverage: JsonFields | None
+    kept: JsonFields | None
+    in_memory: JsonFields | None
+    measured: JsonFields | None
+    again: bool
+    """Whether it stood in the tree before: its children are not told again."""
+    children: list[PlanTree]
+
+
 class Answering(Protocol):
     """What answers for a query: a database here, or one reached through another process."""
 
@@ -110,7 +135,7 @@ class Answering(Protocol):
         """How a query is answered, as text."""
         ...
 
-    def explain_tree(self, text: str, *, analyze: bool = False) -> dict[str, Any] | None:
+    def explain_tree(self, text: str, *, analyze: bool = False) -> PlanTree | None:
         """How a query is answered, as nested dictionaries."""
         ...
 
@@ -322,7 +347,7 @@ class Query:
         """How it is answered; with `analyze` it is invoked too, to say what that takes."""
         return self._database.explain(self.name, analyze=analyze)
 
-    def explain_tree(self, *, analyze: bool = False) -> dict[str, Any] | None:
+    def explain_tree(self, *, analyze: bool = False) -> PlanTree | None:
         """The tree of its plan: nodes with what `explain` says of them, and their children. None if it is broken, or
         made of queries that the caller does not see. With `analyze` each node is run and measured.
         """

@@ -19,7 +19,7 @@ STOP_SECONDS_MAX = 5.0
 """How long Ctrl-C waits for what it stops."""
 
 
-def run_apart(work: Callable[[], Result], cancel: Callable[[], None], *, seconds_max: float | None = None) -> Result:
+def run_apart(work: Callable[[], Result], cancel: Callable[[], object], *, seconds_max: float | None = None) -> Result:
     """Run `work` where no signal reaches it. `cancel` makes it end, when the wait for it is interrupted or too long.
 
     After `seconds_max` what `work` then returns or raises is the outcome; after an interrupt that is KeyboardInterrupt.

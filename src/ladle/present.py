@@ -12,7 +12,6 @@ import unicodedata
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from html import escape
-from typing import Any
 
 import pyarrow as pa
 
@@ -102,7 +101,7 @@ def cells(column: pa.ChunkedArray | pa.Array) -> list[str]:
     return [cell(value) for value in column.to_pylist()]
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """One value as text."""
     match value:
         case None:
@@ -123,7 +122,7 @@ def cell(value: Any) -> str:
             return _printable(str(value))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> str | float:
     """What JSON has no form of its own for: times in ISO form, bytes in hexadecimal, the rest as text."""
     match value:
         case datetime() | date() | time():

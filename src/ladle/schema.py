@@ -14,6 +14,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from ladle.errors import Position, TypeMismatch, Unsupported
+from ladle.json_values import JsonFields, JsonObject
 
 ARRIVAL = "_ts"
 """The column that holds the arrival time of a stream that is not `TIMESTAMP BY` one of its own."""
@@ -212,12 +213,12 @@ class StreamSchema:
         """The schema with one more column. A name that is taken is refused."""
         return StreamSchema((*self.columns, column), self.timestamp)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Encode the schema."""
         return {"timestamp": self.timestamp, "columns": encode_columns(self.columns)}
 
     @staticmethod
-    def from_json(value: dict[str, str]) -> StreamSchema:
+    def from_json(value: JsonFields) -> StreamSchema:
         """Decode the schema."""
         return StreamSchema(decode_columns(value["columns"]), value["timestamp"])
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ladle.archive.checks import Checks, parse_footer, telling_damage
 from ladle.archive.footers import Footer
 from ladle.archive.segments import opened_file, read_group
-from ladle.columns import to_numpy
+from ladle.columns import AnyArray, to_numpy
 from ladle.derived import Derived, Shelf, ShelfThing
 
 _FOOTERS_MAX = 512
@@ -63,7 +62,7 @@ class CachedColumn:
         self.array = array
         # Arrow's own sum takes longer: it asks what of each buffer is used, and here all is.
         self.nbytes: int = sum(buffer.size for buffer in self.array.buffers() if buffer is not None)
-        self.values: npt.NDArray[Any] | None = None
+        self.values: AnyArray | None = None
         """The same memory for NumPy, when every value has the same width and none is NULL."""
         if self.array.null_count == 0:
             if pa.types.is_decimal128(self.array.type):

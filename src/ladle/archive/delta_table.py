@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from ladle.archive.files import storage_error
 from ladle.archive.segments import DataFile
 from ladle.clock import to_datetime, to_us
 from ladle.errors import WarehouseError
+from ladle.json_values import JsonObject
 from ladle.schema import quoted
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class DeltaFollower:
     def _add(self, file: DataFile, schema: pa.Schema, *, data_change: bool) -> AddAction:
         from deltalake.transaction import AddAction
 
-        stats: dict[str, Any] = {"numRecords": file.rows}
+        stats: JsonObject = {"numRecords": file.rows}
         if self._ts_column is not None:
             zone = "Z" if schema.field(self._ts_column).type.tz else ""
             stats["minValues"] = {self._ts_column: _moment(file.ts_min_us) + zone}

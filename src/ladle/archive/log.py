@@ -17,11 +17,11 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ladle.archive.files import is_abandoned, storage_error, write_durably
 from ladle.errors import CorruptLog, WarehouseError
@@ -39,7 +39,12 @@ _PIECE = 1_000
 
 logger = logging.getLogger(__name__)
 
-Entry = tuple[int, dict[str, Any]]
+Body: TypeAlias = Any
+"""An entry as it is read, or a state. Any: the log looks at nothing in it, and is below the package that knows its
+fields: `ladle.catalog.entry_types` declares those of entries, `Catalog.to_json` writes those of states.
+"""
+
+Entry = tuple[int, Body]
 
 
 class _Broken(CorruptLog):
@@ -108,7 +113,7 @@ class Log:
         """The log in a directory. Nothing is read or written yet."""
         return Log(directory)
 
-    def load(self) -> tuple[int, dict[str, Any] | None, list[Entry]]:
+    def load(self) -> tuple[int, Body | None, list[Entry]]:
         """The newest good checkpoint (number or 0, state or None) and the entries after it, in order."""
         looks = 0
         while True:
@@ -124,7 +129,7 @@ class Log:
         self._last = entries[-1][0] if entries else seq
         return seq, state, entries
 
-    def _load(self) -> tuple[int, dict[str, Any] | None, list[Entry]]:
+    def _load(self) -> tuple[int, Body | None, list[Entry]]:
         files, checkpoints = self._list()
         seq, state, broken = self._newest_checkpoint(checkpoints)
         # A file, or a checkpoint that turned out broken, still proves that its entry was committed.
@@ -211,7 +216,7 @@ class Log:
                 return entries, place
             place = _ReadPosition(place.seq, place.seq + 1, 0)
 
-    def append(self, seq: int, entry: dict[str, Any]) -> None:
+    def append(self, seq: int, entry: Mapping[str, object]) -> None:
         """Commit: durable when it returns, nothing left when it raises."""
         assert seq == self.last + 1, f"entry {seq} does not follow {self.last}"
         data = b"".join(_encode(seq, "entry", entry))
@@ -251,7 +256,7 @@ class Log:
             self._checkpoint_bytes * fraction
         )
 
-    def checkpoint(self, seq: int, state: dict[str, Any]) -> bool:
+    def checkpoint(self, seq: int, state: Mapping[str, object]) -> bool:
         """Write the state after entry `seq`, then delete what only older checkpoints need.
 
         Commits don't depend on it, so a failure is logged and returned, not raised; the next one will do.
@@ -311,7 +316,7 @@ class Log:
         checkpoints = [int(match[1]) for match in map(_CHECKPOINT.fullmatch, names) if match]
         return entries, checkpoints
 
-    def _newest_checkpoint(self, checkpoints: list[int]) -> tuple[int, dict[str, Any] | None, CorruptLog | None]:
+    def _newest_checkpoint(self, checkpoints: list[int]) -> tuple[int, Body | None, CorruptLog | None]:
         """The newest that is good, and what is wrong with one that is newer."""
         broken = None
         for seq in sorted(checkpoints, reverse=True):
@@ -324,7 +329,7 @@ class Log:
                 logger.warning("checkpoint %d of the log is broken, trying an older one: %s", seq, error)
         return 0, None, broken
 
-    def _read_checkpoint(self, seq: int) -> dict[str, Any]:
+    def _read_checkpoint(self, seq: int) -> Body:
         path = self._checkpoint_path(seq)
         records = list(_cut(path, 0))
         if len(records) != 1 or records[0][1] != _size(path):
@@ -347,7 +352,7 @@ class Log:
                 error.hint = f"{error.hint}; or, as it is the last entry, {cut}: the warehouse then goes back by it"
             raise
 
-    def _records(self, first: int, offset: int) -> Iterator[tuple[int, dict[str, Any], int]]:
+    def _records(self, first: int, offset: int) -> Iterator[tuple[int, Body, int]]:
         """The entries of a file from an offset on, each with where it ends."""
         path = self._entry_path(first)
         number: int | None = first if offset == 0 else None
@@ -379,7 +384,7 @@ def verify_log_file(path: Path) -> None:
         pass
 
 
-def checkpoint_file(seq: int, state: dict[str, Any]) -> tuple[str, Iterator[bytes]]:
+def checkpoint_file(seq: int, state: Mapping[str, object]) -> tuple[str, Iterator[bytes]]:
     """A log that has the whole state after an entry and nothing else: the name of its one file, and the bytes."""
     return _checkpoint_name(seq), _encode(seq, "state", state)
 
@@ -401,7 +406,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _encode(seq: int, key: str, value: dict[str, Any]) -> Iterator[bytes]:
+def _encode(seq: int, key: str, value: Mapping[str, object]) -> Iterator[bytes]:
     """A body and its checksum, piece by piece."""
     head = {"format": FORMAT_VERSION, "seq": seq}
     pieces = list(_pieces(head, key, value)) if key == "state" else [_json({**head, key: value})]
@@ -409,7 +414,7 @@ def _encode(seq: int, key: str, value: dict[str, Any]) -> Iterator[bytes]:
     yield b"\n" + _checksum(*pieces) + b"\n"
 
 
-def _pieces(head: dict[str, Any], key: str, value: dict[str, Any]) -> Iterator[bytes]:
+def _pieces(head: Mapping[str, object], key: str, value: Mapping[str, object]) -> Iterator[bytes]:
     yield _json(head)[:-1] + b"," + _json(key) + b":{"
     for number, (name, item) in enumerate(value.items()):
         yield (b"," if number else b"") + _json(name) + b":"

@@ -8,10 +8,9 @@ is read is verified (`ladle.archive.checks`); who wants to read history does it 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from ladle.archive.checks import Checks, check_pages, check_whole, checks_of, damaged
 from ladle.archive.files import fsync_file, publish, storage_error, temporary_path
 from ladle.errors import TypeMismatch
+from ladle.json_values import Json, JsonRow
 from ladle.schema import Column
 
 # Measured on groups of 65,536 rows (ints, doubles, strings): lz4 11 ms and 2.8 MB, snappy 13 and 2.8, zstd
@@ -83,19 +83,19 @@ class DataFile:
         """The greatest time of its tuples."""
         return max(segment.ts_max_us for segment in self.segments)
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode a data file for the log."""
         segments = [[segment.rows, segment.ts_min_us, segment.ts_max_us] for segment in self.segments]
         checks = None if self.checks is None else self.checks.to_json()
         return [self.name, self.bytes, self.level, self.epoch_first, self.epoch_last, segments, checks, self.first_id]
 
     @staticmethod
-    def is_numbered(value: Sequence[Any]) -> bool:
+    def is_numbered(value: JsonRow) -> bool:
         """Whether the JSON of a file has its first id: older versions wrote none."""
         return len(value) == 8
 
     @staticmethod
-    def from_json(value: Sequence[Any]) -> DataFile:
+    def from_json(value: JsonRow) -> DataFile:
         """Decode a data file from the log, also as older versions wrote it."""
         # Older versions wrote neither checksums nor ids.
         name, size, level, epoch_first, epoch_last, segments, checks, first_id = (
@@ -204,7 +204,7 @@ class SegmentWriter:
         )
 
     @contextlib.contextmanager
-    def _all_or_nothing(self) -> Any:
+    def _all_or_nothing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -26,13 +26,13 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import fsync_directory, is_temporary, make_private, storage_error, write_durably
 from ladle.archive.folder import local_folder
 from ladle.errors import WarehouseBusy, WarehouseError
+from ladle.json_values import JsonObject
 
 FORMAT_VERSION = 1
 
@@ -172,7 +172,7 @@ def _open_for_writing(root: Path) -> Warehouse:
     lock = _take_lock(root)
     try:
         if not _has_format(root):
-            body = {"format": FORMAT_VERSION, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+            body: JsonObject = {"format": FORMAT_VERSION, "created": datetime.now(UTC).isoformat(timespec="seconds")}
             write_durably(root / FORMAT, json.dumps({**body, "checksum": _checksum(body)}).encode() + b"\n")
             fsync_directory(root.parent)
         warehouse = Warehouse(root, lock=lock)
@@ -238,7 +238,7 @@ def _has_format(root: Path) -> bool:
     return True
 
 
-def _checksum(body: dict[str, Any]) -> int:
+def _checksum(body: JsonObject) -> int:
     return crc32(json.dumps(body, sort_keys=True).encode())
 
 

@@ -7,10 +7,10 @@ entry brought is found out as it was then: whoever creates a stream after it get
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from immutables import Map
 
@@ -18,6 +18,7 @@ from ladle import sql
 from ladle.catalog.meaning import Meaning, meaning_of, resolved
 from ladle.catalog.queries import QueryState, Shape, block_key, shape_from_text, told_by_spark
 from ladle.errors import LadleError
+from ladle.json_values import JsonFields, JsonRow
 from ladle.plan import Factor, Plan
 from ladle.plan.query import factor_from_json, plan_from_json
 from ladle.sql.statement_types import Materialize
@@ -73,17 +74,17 @@ class Before:
 class _OldPlans:
     """Plans as they were written: text, shape and factors, the latter two by number."""
 
-    def __init__(self, value: Mapping[str, Any]) -> None:
+    def __init__(self, value: JsonFields) -> None:
         self._shapes = [shape_from_text(text) for text in value["shapes"]]
         functions = {function.id: function for shape in self._shapes for function in shape.functions}
         self._factors = [factor_from_json(factor, functions) for factor in value["factors"]]
 
-    def plan(self, value: Sequence[Any]) -> Plan:
+    def plan(self, value: JsonRow) -> Plan:
         text, shape, numbers = value
         factors: list[tuple[Factor, ...]] = [tuple(self._factors[number] for number in own) for own in numbers]
         return self._shapes[shape].plan(text, factors)
 
-    def shape(self, value: Sequence[Any]) -> Shape:
+    def shape(self, value: JsonRow) -> Shape:
         return self._shapes[value[1]]
 
 
@@ -98,7 +99,7 @@ def _keys(plan: Plan, known: Arriving) -> list[str]:
 
 
 def register_before(
-    before: Before, entry: Mapping[str, Any], known: Arriving, bindings: Bindings, next_ids: tuple[int, int]
+    before: Before, entry: JsonFields, known: Arriving, bindings: Bindings, next_ids: tuple[int, int]
 ) -> tuple[Before, int, int]:
     """Let the queries of an entry stand; the next id, and the next of a query, are returned."""
     next_id, next_query = next_ids
@@ -107,7 +108,7 @@ def register_before(
     arrived: list[tuple[int, str, Materialize, Plan]] = []
     for row in entry["queries"]:
         if reading is None:
-            name, mode, plan = row["name"], row["materialize"], plan_from_json(dict(row["bound"]))
+            name, mode, plan = row["name"], row["materialize"], plan_from_json(row["bound"])
             query_id, next_id = next_id, next_id + 1
         else:
             name, mode, *parts = row
@@ -138,9 +139,7 @@ def _lowest_first(
         waiting = [each for each in waiting if each not in ready] if ready else []
 
 
-def restore_before(
-    value: Mapping[str, Any], known: Arriving, bindings: Bindings
-) -> tuple[Iterator[QueryState], Before]:
+def restore_before(value: JsonFields, known: Arriving, bindings: Bindings) -> tuple[Iterator[QueryState], Before]:
     """The queries of a checkpoint, each after those that it reads, and the blocks that they had."""
     rows: list[tuple[int, str, str, int, int, Plan]] = []
     if "shapes" in value:
@@ -149,7 +148,7 @@ def restore_before(
             rows.append((id_, name, mode, created_us, place, reading.plan(parts)))
     else:
         for place, row in enumerate(value["queries"]):
-            plan = plan_from_json(dict(row["bound"]))
+            plan = plan_from_json(row["bound"])
             rows.append((row["id"], row["name"], row["materialize"], row["created_us"], place, plan))
     before = Before()
     for _, name, _, _, _, plan in rows:

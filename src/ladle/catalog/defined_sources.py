@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from ladle.json_values import JsonFields, JsonObject
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class SourceState:
         """
         return f"{self.name}@{self.id}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode a source for the log."""
         return {
             "id": self.id,
@@ -36,7 +37,7 @@ class SourceState:
         }
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> SourceState:
+    def from_json(value: JsonFields) -> SourceState:
         """Decode a source from the log."""
         return SourceState(**{**value, "options": tuple((key, text) for key, text in value["options"])})
 

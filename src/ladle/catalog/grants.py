@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from immutables import Map
 
 from ladle.access import PUBLIC, Role, Token, User
+from ladle.json_values import JsonFields, JsonObject
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Access:
 
     # -- the log --
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode tokens, owners and grants for a checkpoint."""
         return {
             "tokens": [token_to_json(token) for token in self.tokens.values()],
@@ -121,7 +121,7 @@ class Access:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Access:
+    def from_json(value: JsonFields) -> Access:
         """Decode tokens, owners and grants from a checkpoint."""
         tokens = [token_from_json(token) for token in value["tokens"]]
         access = Access(
@@ -136,7 +136,7 @@ class Access:
         return access
 
 
-def token_to_json(token: Token) -> dict[str, Any]:
+def token_to_json(token: Token) -> JsonObject:
     """Encode a token for a log entry. It holds the digest, never the token itself."""
     return {
         "name": token.name,
@@ -146,6 +146,6 @@ def token_to_json(token: Token) -> dict[str, Any]:
     }
 
 
-def token_from_json(value: Mapping[str, Any]) -> Token:
+def token_from_json(value: JsonFields) -> Token:
     """Decode a token from a log entry."""
     return Token(value["name"], Role(value["role"]), value["digest"], value["created_us"])

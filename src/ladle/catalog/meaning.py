@@ -15,9 +15,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from ladle.json_values import JsonRow
 from ladle.plan import Function, Plan
 from ladle.schema import StreamSchema, TableSchema
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ladle.catalog.streams import StreamState
     from ladle.catalog.tables import TableState
 
-References = dict[str, list[list[Any]]]
+References: TypeAlias = dict[str, list[JsonRow]]
 """As the log has them: by kind, lists of name, id, and of streams and tables the number of columns."""
 
 
@@ -49,6 +50,14 @@ class KnownNames(Protocol):
     def function(self, name: str) -> Function | None:
         """The function of that name, or None."""
         ...
+
+
+class _WithId(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+_Thing = TypeVar("_Thing", bound=_WithId)
 
 
 class StreamMeant(NamedTuple):
@@ -219,7 +228,7 @@ def resolved(
     return found.meaning()
 
 
-def meaning_from(references: Mapping[str, list[list[Any]]], known: KnownNames) -> Meaning:
+def meaning_from(references: References, known: KnownNames) -> Meaning:
     """What references come to. Something of the same name with another id is not what was meant."""
     found = _MeaningFinder()
     for name, id_, columns in references["streams"]:
@@ -234,7 +243,7 @@ def meaning_from(references: Mapping[str, list[list[Any]]], known: KnownNames) -
     return found.meaning()
 
 
-def _with_id(found: Any, id_: int) -> Any:
+def _with_id(found: _Thing | None, id_: int) -> _Thing | None:
     return found if found is not None and found.id == id_ else None
 
 
@@ -291,16 +300,22 @@ class _MeaningFinder:
         return made
 
 
-_meanings: WeakValueDictionary[Any, Meaning] = WeakValueDictionary()
+_meanings: WeakValueDictionary[tuple[object, ...], Meaning] = WeakValueDictionary()
 
 
-def _is_made_of(made: Meaning, parts: tuple[tuple[Any, ...], ...]) -> bool:
+def _is_made_of(made: Meaning, parts: tuple[tuple[object, ...], ...]) -> bool:
     """Whether a meaning has these very objects: its key has their addresses alone."""
-    own: Iterator[Any] = iter((made.streams, made.tables, made.queries, made.functions))
+    own: Iterator[Mapping[str, object]] = iter((made.streams, made.tables, made.queries, made.functions))
     return all(
         len(mine) == len(theirs)
         and all(
-            one is other or (isinstance(one, StreamMeant | TableMeant) and one[:2] == other[:2] and one[2] is other[2])
+            one is other
+            or (
+                isinstance(one, StreamMeant | TableMeant)
+                and isinstance(other, StreamMeant | TableMeant)
+                and one[:2] == other[:2]
+                and one[2] is other[2]
+            )
             for one, other in zip(mine.values(), theirs, strict=True)
         )
         for mine, theirs in zip(own, parts, strict=True)

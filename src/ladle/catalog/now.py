@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from ladle.catalog.streams import Activation, StreamState
 from ladle.catalog.timeline import ClockAt
 from ladle.clock import FIRST_US
+from ladle.json_values import JsonFields, JsonRow
 
 Clocked = tuple[StreamState, ClockAt | None]
 """A stream, and its clock at the entry that is looked at."""
@@ -98,7 +98,7 @@ def _reaches(later: Mapping[int, ClockAt], earlier: Mapping[int, ClockAt], strea
     return was is None or (is_now is not None and is_now >= was)
 
 
-def with_activations(streams: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_activations(streams: list[JsonFields]) -> list[JsonFields]:
     """The streams of a checkpoint that says of each only its first activation and who was ahead then, or nothing."""
     parts = [part for stream in streams for part in (stream, stream["quarantine"]) if part is not None]
     if all("activations" in part for part in parts):
@@ -108,14 +108,14 @@ def with_activations(streams: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for part in parts
         if part["clock_us"] is not None and part["schema"]["timestamp"] is not None
     }
-    made: dict[int, list[Any]] = {}
+    made: dict[int, list[JsonRow]] = {}
     for stream, (epoch, ahead) in first.items():
         # Whoever was active and not ahead was behind: how far does not matter.
         active = {other: FIRST_US for other, (earlier, _) in first.items() if earlier < epoch} | dict(ahead)
         before = {other: ClockAt(clock_us, 0) for other, clock_us in active.items()}
         made[stream] = [Activation(epoch, before).to_json()] if ahead else []
 
-    def upgraded(part: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(part: JsonFields) -> JsonFields:
         kept = {name: value for name, value in part.items() if name != "activation"}
         return {**kept, "activations": made.get(part["id"], [])}
 

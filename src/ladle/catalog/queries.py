@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from ladle.catalog.meaning import KnownNames, Meaning, References, meaning_from
 from ladle.errors import BrokenQuery
+from ladle.json_values import Json, JsonFields, JsonObject, JsonRow
 from ladle.plan import AsOf, Block, Engine, Factor, JoinedForm, Plan, Residual, Scan, TableRead, Window
 from ladle.plan.function import Function
-from ladle.plan.query import plan_from_json, plan_to_json
+from ladle.plan.query import PlanJson, plan_from_json, plan_to_json
 from ladle.schema import decode_schema, encode_schema
 from ladle.sql.statement_types import Materialize
 
@@ -87,7 +88,7 @@ class BoundText(NamedTuple):
 
 
 _shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
-_factors: WeakValueDictionary[tuple[Any, ...], Factor] = WeakValueDictionary()
+_factors: WeakValueDictionary[tuple[object, ...], Factor] = WeakValueDictionary()
 
 
 def shape_from_text(text: str) -> Shape:
@@ -95,7 +96,9 @@ def shape_from_text(text: str) -> Shape:
     known = _shapes.get(text)
     if known is not None:
         return known
-    plan = plan_from_json({**json.loads(text), "sql": ""})
+    value: PlanJson = json.loads(text)
+    value["sql"] = ""
+    plan = plan_from_json(value)
     scans = tuple(
         ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns, scan.as_of) for scan in plan.scans
     )
@@ -106,10 +109,10 @@ def shape_from_text(text: str) -> Shape:
 def shape_text(plan: Plan) -> str:
     """A plan as text without its own SQL and factors: queries that differ in nothing else have one shape."""
     value = plan_to_json(plan)
-    del value["sql"]
     for scan in value["scans"]:
         scan["factors"] = []
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    shared = {name: part for name, part in value.items() if name != "sql"}
+    return json.dumps(shared, separators=(",", ":"), ensure_ascii=False)
 
 
 _texts: OrderedDict[object, tuple[Plan, str]] = OrderedDict()
@@ -314,7 +317,7 @@ class Writing:
         self._numbers: dict[int, int] = {}
         self._held: list[Meaning] = []
 
-    def query(self, query: QueryState | NewQuery) -> list[Any]:
+    def query(self, query: QueryState | NewQuery) -> list[Json]:
         """Text, the number of its references, and what Spark told of it, if anything."""
         known = self._numbers
         number = known.get(id(query.meaning))
@@ -337,7 +340,7 @@ class Reading:
         self._known = known
         self._meanings: dict[int, Meaning] = {}
 
-    def query(self, value: Sequence[Any]) -> tuple[str, Meaning, str | None]:
+    def query(self, value: JsonRow) -> tuple[str, Meaning, str | None]:
         """Decode the text, the meaning and the schema of a query."""
         sql, number, *told = value
         meaning = self._meanings.get(number)
@@ -346,7 +349,7 @@ class Reading:
         return sql, meaning, told[0] if told else None
 
 
-def queries_to_json(queries: Iterable[QueryState]) -> dict[str, Any]:
+def queries_to_json(queries: Iterable[QueryState]) -> JsonObject:
     """Encode the standing queries for a checkpoint, each after those that it reads."""
     writing = Writing()
     rows = [
@@ -356,7 +359,7 @@ def queries_to_json(queries: Iterable[QueryState]) -> dict[str, Any]:
     return {"queries": rows, "references": writing.references}
 
 
-def queries_from_json(value: Mapping[str, Any], known: KnownNames, bindings: Bindings) -> Iterable[QueryState]:
+def queries_from_json(value: JsonFields, known: KnownNames, bindings: Bindings) -> Iterable[QueryState]:
     """Decode the standing queries of a checkpoint of the log."""
     reading = Reading(value["references"], known)
     modes = {mode.value: mode for mode in Materialize}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from ladle.archive.log import Body
 from ladle.archive.segments import DataFile
+from ladle.catalog import entry_types
 from ladle.catalog.before import Before, register_before, restore_before
 from ladle.catalog.bindings import Bindings
 from ladle.catalog.defined_sources import SourceState
@@ -24,6 +25,7 @@ from ladle.catalog.queries import (
 from ladle.catalog.standing import Arriving, Changing, Queries, stand
 from ladle.catalog.streams import QUARANTINE, StreamState
 from ladle.catalog.tables import Created, TableState
+from ladle.json_values import JsonFields, JsonObject, JsonRow
 from ladle.plan import Block, Function, Plan
 from ladle.schema import StreamSchema, TableSchema, decode_columns
 from ladle.sql.names import Names
@@ -174,11 +176,11 @@ class Catalog:
 
     # -- the log --
 
-    def apply(self, seq: int, entry: Mapping[str, Any]) -> Catalog:
+    def apply(self, seq: int, entry: entry_types.Entry) -> Catalog:
         """The catalog after one more log entry."""
         return _APPLY[entry["kind"]](replace(self, seq=seq), entry)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode the whole state for a checkpoint."""
         return {
             "seq": self.seq,
@@ -194,7 +196,7 @@ class Catalog:
         }
 
     @staticmethod
-    def from_json(value: dict[str, Any], bindings: Bindings | None = None) -> Catalog:
+    def from_json(value: JsonFields, bindings: Bindings | None = None) -> Catalog:
         """Decode the state of a checkpoint."""
         parts = with_activations(value["streams"])
         streams = [StreamState.from_json(stream, value["seq"], value["epoch"]) for stream in parts]
@@ -205,7 +207,7 @@ class Catalog:
             value["next_id"],
             {stream.name.lower(): stream for stream in streams},
             # Formats before 2 had one sequence of ids for everything.
-            next_query=value.get("next_query", value["next_id"]),
+            next_query=value["next_query"] if "next_query" in value else value["next_id"],
             functions={each["name"].lower(): Function.from_json(each) for each in value.get("functions", ())},
             tables={table.name.lower(): table for table in tables},
             access=Access.from_json(value["access"]) if "access" in value else Access(),
@@ -234,7 +236,7 @@ class Catalog:
         return replace(self, tables={**self.tables, table.name.lower(): table})
 
 
-def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_create_stream(catalog: Catalog, entry: entry_types.CreateStreamEntry) -> Catalog:
     name = entry["name"]
     stream = StreamState(
         catalog.next_id,
@@ -252,13 +254,13 @@ def _apply_create_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, next_id=catalog.next_id + 2)._with_stream(stream)
 
 
-def _apply_add_column(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_add_column(catalog: Catalog, entry: entry_types.AddColumnEntry) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     (added,) = decode_columns(entry["column"])
     return catalog._with_stream(replace(stream, schema=stream.schema.with_column(added)))
 
 
-def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_set_retain(catalog: Catalog, entry: entry_types.SetRetainEntry) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     if "at_us" not in entry:  # by a version that told nobody of it
         retain_us = entry["retain_us"]
@@ -269,17 +271,17 @@ def _apply_set_retain(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, epoch=number)._with_stream(changed)
 
 
-def _apply_set_lateness(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_set_lateness(catalog: Catalog, entry: entry_types.SetLatenessEntry) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     return catalog._with_stream(replace(stream, lateness_us=entry["lateness_us"]))
 
 
-def _apply_set_idle_after(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_set_idle_after(catalog: Catalog, entry: entry_types.SetIdleAfterEntry) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     return catalog._with_stream(replace(stream, idle_after_us=entry["idle_after_us"]))
 
 
-def _apply_heartbeat(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_heartbeat(catalog: Catalog, entry: entry_types.HeartbeatEntry) -> Catalog:
     stream, number = catalog.stream(entry["stream"]), catalog.epoch + 1
     assert stream is not None
     advanced = stream.advanced(entry["clock_us"], entry["at_us"])
@@ -287,13 +289,13 @@ def _apply_heartbeat(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, epoch=number)._with_stream(advanced.recorded(catalog.seq, number, entry["at_us"]))
 
 
-def _apply_idle(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_idle(catalog: Catalog, entry: entry_types.IdleEntry) -> Catalog:
     stream, number = catalog.streams[entry["stream"].lower()], catalog.epoch + 1
     idled = stream.idled(number).recorded(catalog.seq, number, entry["at_us"])
     return replace(catalog, epoch=number)._with_stream(idled)
 
 
-def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_drop_stream(catalog: Catalog, entry: entry_types.DropStreamEntry) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["stream"].lower()
     ids = {each.id for each in (catalog.streams[gone], catalog.streams[gone].quarantine) if each is not None}
@@ -304,37 +306,37 @@ def _apply_drop_stream(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     )
 
 
-def _apply_create_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_create_table(catalog: Catalog, entry: entry_types.CreateTableEntry) -> Catalog:
     created = Created(catalog.seq, entry.get("at_us", 0))
     table = TableState(catalog.next_id, entry["name"], TableSchema.from_json(entry["schema"]), created=created)
     return replace(catalog, next_id=catalog.next_id + 1)._with_table(table)
 
 
-def _apply_create_table_as(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_create_table_as(catalog: Catalog, entry: entry_types.CreateTableAsEntry) -> Catalog:
     return _apply_set_table(_apply_create_table(catalog, entry), entry)
 
 
-def _apply_set_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_set_table(catalog: Catalog, entry: entry_types.SetTableEntry) -> Catalog:
     table = catalog.tables[entry["table"].lower()]
     # Entries of versions that told no subscriber of tables were no epochs, and have no time.
     number = catalog.epoch + ("at_us" in entry)
     return replace(catalog, epoch=number)._with_table(table.following(catalog.seq, number, entry))
 
 
-def _apply_add_table_column(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_add_table_column(catalog: Catalog, entry: entry_types.AddTableColumnEntry) -> Catalog:
     table = catalog.tables[entry["table"].lower()]
     (added,) = decode_columns(entry["column"])
     widened = replace(table, schema=table.schema.with_column(added))
     return _apply_set_table(catalog._with_table(widened), entry)
 
 
-def _apply_drop_table(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_drop_table(catalog: Catalog, entry: entry_types.DropTableEntry) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["table"].lower()
     return replace(catalog, tables={name: t for name, t in catalog.tables.items() if name != gone})
 
 
-def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_register(catalog: Catalog, entry: JsonFields) -> Catalog:
     changing = Changing(catalog.queries)
     known = Arriving(catalog, changing)
     new = [name for name in _names(entry) if name.lower() not in catalog.queries]
@@ -349,11 +351,11 @@ def _apply_register(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, queries=changing.finish(), access=access)
 
 
-def _names(entry: Mapping[str, Any]) -> list[str]:
+def _names(entry: JsonFields) -> list[str]:
     return [each["name"] if isinstance(each, dict) else each[0] for each in entry["queries"]]
 
 
-def _apply_unregister(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_unregister(catalog: Catalog, entry: entry_types.UnregisterEntry) -> Catalog:
     return _without_queries(catalog, entry["names"])
 
 
@@ -371,25 +373,25 @@ def _without_queries(catalog: Catalog, names: Sequence[str]) -> Catalog:
     )
 
 
-def _apply_create_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_create_function(catalog: Catalog, entry: JsonFields) -> Catalog:
     function = Function.from_json(entry["function"])
     functions = {**catalog.functions, function.name.lower(): function}
     return _apply_register(replace(catalog, next_id=function.id + 1, functions=functions), entry)
 
 
-def _apply_drop_function(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_drop_function(catalog: Catalog, entry: entry_types.DropFunctionEntry) -> Catalog:
     catalog = _without_queries(catalog, entry["queries"]) if entry["queries"] else catalog
     gone = entry["name"].lower()
     return replace(catalog, functions={name: f for name, f in catalog.functions.items() if name != gone})
 
 
-def _apply_create_source(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_create_source(catalog: Catalog, entry: entry_types.CreateSourceEntry) -> Catalog:
     source = SourceState.from_json({"id": catalog.next_id, **entry["source"]})
     sources = {**catalog.sources, source.name.lower(): source}
     return replace(catalog, next_id=catalog.next_id + 1, sources=sources)
 
 
-def _apply_drop_source(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_drop_source(catalog: Catalog, entry: entry_types.NameOnly) -> Catalog:
     gone = catalog.sources[entry["name"].lower()]
     stream = catalog.streams[gone.stream.lower()]
     left = {name: source for name, source in catalog.sources.items() if source is not gone}
@@ -397,57 +399,57 @@ def _apply_drop_source(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
     return replace(catalog, sources=left)._with_stream(replace(stream, batches=batches))
 
 
-def _apply_create_token(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_create_token(catalog: Catalog, entry: entry_types.CreateTokenEntry) -> Catalog:
     return replace(catalog, access=catalog.access.with_token(token_from_json(entry["token"])))
 
 
-def _apply_drop_token(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_drop_token(catalog: Catalog, entry: entry_types.NameOnly) -> Catalog:
     return replace(catalog, access=catalog.access.without_token(entry["name"]))
 
 
-def _apply_grant(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_grant(catalog: Catalog, entry: entry_types.GrantEntry) -> Catalog:
     return replace(catalog, access=catalog.access.granted(entry["query"], entry["to"]))
 
 
-def _apply_revoke(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_revoke(catalog: Catalog, entry: entry_types.GrantEntry) -> Catalog:
     return replace(catalog, access=catalog.access.revoked(entry["query"], entry["to"]))
 
 
-def _apply_epoch(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_epoch(catalog: Catalog, entry: entry_types.EpochEntry) -> Catalog:
     stream = catalog.streams[entry["stream"].lower()]
     number = catalog.epoch + 1
     assert stream.quarantine is not None
 
-    def following(state: StreamState, part: str) -> StreamState:
-        files = [DataFile.from_json(file) for file in entry[part]]
+    def following(state: StreamState, rows: Sequence[JsonRow]) -> StreamState:
+        files = [DataFile.from_json(row) for row in rows]
         if not files:
             return state
         grown = state.appended(files, catalog.seq, number, entry["at_us"])
         return activated(catalog.all_streams(), state, grown, number)
 
     stream = replace(
-        following(stream, "files"),
+        following(stream, entry["files"]),
         epochs=stream.epochs + 1,
         batches={**stream.batches, entry["source"]: entry["batch"]},
-        quarantine=following(stream.quarantine, "quarantine"),
+        quarantine=following(stream.quarantine, entry["quarantine"]),
     ).with_keys(entry.get("keys", ()), number)
     return replace(catalog, epoch=number)._with_stream(stream)
 
 
-def _apply_replace_files(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_replace_files(catalog: Catalog, entry: entry_types.ReplaceFilesEntry) -> Catalog:
     stream = catalog.stream(entry["stream"])
     assert stream is not None
     added = tuple(DataFile.from_json(file) for file in entry["added"])
     return catalog._with_stream(stream.replaced(set(entry["removed"]), added, catalog.seq))
 
 
-def _apply_forget_positions(catalog: Catalog, entry: Mapping[str, Any]) -> Catalog:
+def _apply_forget_positions(catalog: Catalog, entry: entry_types.ForgetPositionsEntry) -> Catalog:
     streams = {name: stream.promising_from(entry["before"]) for name, stream in catalog.streams.items()}
     tables = {name: table.promising_from(entry["before"]) for name, table in catalog.tables.items()}
     return replace(catalog, streams=streams, tables=tables)
 
 
-_APPLY = {
+_APPLY: Mapping[str, Callable[[Catalog, Body], Catalog]] = {
     "create_stream": _apply_create_stream,
     "add_column": _apply_add_column,
     "set_retain": _apply_set_retain,

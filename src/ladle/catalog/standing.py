@@ -12,7 +12,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from immutables import Map, MapMutation
@@ -25,6 +25,7 @@ from ladle.catalog.queries import Factors, QueryState, Reading, Shape, Shaping
 from ladle.catalog.streams import StreamState
 from ladle.catalog.tables import TableState
 from ladle.collector import uncollected
+from ladle.json_values import JsonFields
 from ladle.plan import Function, Window
 from ladle.sql.statement_types import Materialize
 from ladle.stem.blocks import NO_BLOCKS, BlockSet
@@ -101,7 +102,7 @@ class BlockPages(Generic[_V]):
         return {number: self.pages[number].cut(part) for part in parts for number in [int(part[0]) // PAGE]}
 
 
-_NO_PAGES: BlockPages[Any] = BlockPages(Map())
+_NO_KEPT: BlockPages[KeptBlock] = BlockPages(Map())
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +250,7 @@ class Queries(Mapping[str, QueryState]):
 
     def kept_on(self, stream: str) -> BlockPages[KeptBlock]:
         """The blocks on one stream of which results may be kept."""
-        return self.kept.get(stream.lower(), _NO_PAGES)
+        return self.kept.get(stream.lower(), _NO_KEPT)
 
 
 Writable = MapMutation[_K, _V] | dict[_K, _V]
@@ -347,7 +348,7 @@ class Arriving:
         return self.before.function(name)
 
 
-def stand(entry: Mapping[str, Any], arriving: Arriving, bindings: Bindings, next_query: int) -> int:
+def stand(entry: JsonFields, arriving: Arriving, bindings: Bindings, next_query: int) -> int:
     """Let the queries of an entry stand; the id that the next one gets is returned."""
     reading = Reading(entry["references"], arriving)
     modes = {mode.value: mode for mode in Materialize}
@@ -483,7 +484,8 @@ class _OpenPages(Generic[_K, _V]):
     def under(self, key: _K) -> _Opening[_V]:
         opening = self._open.get(key)
         if opening is None:
-            opening = self._open[key] = _Opening(self._whole.get(key, _NO_PAGES).pages)
+            before = self._whole.get(key)
+            opening = self._open[key] = _Opening(Map() if before is None else before.pages)
         return opening
 
     def finish(self) -> Map[_K, BlockPages[_V]]:

@@ -10,10 +10,9 @@ import logging
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from ladle.archive.cache import SegmentCache
 from ladle.archive.files import write_durably
@@ -26,6 +25,7 @@ from ladle.archive.warehouse import Warehouse
 from ladle.catalog import Bindings, Catalog, StreamState
 from ladle.catalog.audit import Audit
 from ladle.catalog.damage import Damage
+from ladle.catalog.entry_types import Entry
 from ladle.clock import Clock
 from ladle.collector import uncollected
 from ladle.config import Settings
@@ -49,7 +49,7 @@ _CHECKPOINT_FRACTION = 0.5
 _CLOSING_FRACTION = 0.05
 """The same when the database is closed, and has time: opening it is faster then."""
 
-MakeEntry = Callable[[Catalog], Mapping[str, Any] | None]
+MakeEntry = Callable[[Catalog], Entry | None]
 
 
 class Store:
@@ -181,7 +181,7 @@ class Store:
                 changed.queries.index  # noqa: B018
             else:
                 self.save_numbers()
-            self._log.append(changed.seq, dict(entry))
+            self._log.append(changed.seq, entry)
             self._catalog = changed
         with self.committed:
             self.committed.notify_all()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from ladle.archive.layout import Segments
 from ladle.archive.segments import DataFile
 from ladle.catalog.timeline import ClockAt, Record, Timeline
+from ladle.json_values import Json, JsonFields, JsonObject, JsonRow
 from ladle.schema import Column, StreamSchema
 
 QUARANTINE = StreamSchema(
@@ -44,12 +45,12 @@ class Activation:
         """Whether it is needed for NOW as of an epoch."""
         return self.epoch <= epoch and (self.until is None or epoch < self.until)
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode an activation for a checkpoint."""
         return [self.epoch, self.until, [[stream, *clock] for stream, clock in self.before.items()]]
 
     @staticmethod
-    def from_json(value: list[Any]) -> Activation:
+    def from_json(value: JsonRow) -> Activation:
         """Decode an activation from a checkpoint."""
         epoch, until, before = value
         return Activation(epoch, {stream: ClockAt(*clock) for stream, *clock in before}, until)
@@ -269,7 +270,7 @@ class StreamState:
         floor_us = self.floor_at(record.entry, clock_us)
         return floor_us is not None and floor_us >= self.lost_us
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode a stream for a checkpoint."""
         return {
             "id": self.id,
@@ -298,7 +299,7 @@ class StreamState:
         }
 
     @staticmethod
-    def from_json(value: dict[str, Any], entry: int, epoch: int) -> StreamState:
+    def from_json(value: JsonFields, entry: int, epoch: int) -> StreamState:
         """From a checkpoint of that entry."""
         files = tuple(DataFile.from_json(file) for file in value["files"])
         if files and not DataFile.is_numbered(value["files"][0]):
@@ -333,14 +334,14 @@ def _numbered(files: Sequence[DataFile], next_id: int) -> tuple[DataFile, ...]:
     return tuple(reversed(found))
 
 
-def _timeline(value: dict[str, Any], entry: int, epoch: int) -> Timeline:
+def _timeline(value: JsonFields, entry: int, epoch: int) -> Timeline:
     """A stream's timeline; by a checkpoint from before it was kept, it begins there, unless no tuple came before."""
     if "timeline" in value:
         return Timeline.from_json(value["timeline"])
     return Timeline(Record(entry, epoch, value["rows"], value["clock_us"], 0)) if value["rows"] else Timeline()
 
 
-def _lost_us(value: dict[str, Any], files: tuple[DataFile, ...]) -> int | None:
+def _lost_us(value: JsonFields, files: tuple[DataFile, ...]) -> int | None:
     """The latest tuple that retention may have removed from a stream, by a checkpoint that does not say."""
     if not value.get("forgotten"):
         return None

@@ -6,13 +6,15 @@ Versions before it are kept for as long as a position may need them, each as wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ladle.archive.checks import Checks
+from ladle.catalog.entry_types import VersionFields
 from ladle.catalog.timeline import Record, Timeline
+from ladle.json_values import Json, JsonRow
 from ladle.schema import TableSchema
 
 
@@ -25,12 +27,12 @@ class TableFile(NamedTuple):
     checks: Checks | None
     """None: it was written by a version that kept none."""
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode a table's file for the log."""
         return [self.name, self.rows, self.bytes, None if self.checks is None else self.checks.to_json()]
 
     @staticmethod
-    def from_json(value: list[Any]) -> TableFile:
+    def from_json(value: JsonRow) -> TableFile:
         """Decode a table's file from the log."""
         name, rows, size, checks = value
         return TableFile(name, rows, size, Checks.from_json(checks))
@@ -43,12 +45,12 @@ class Replaced(NamedTuple):
     difference: TableFile | None
     """What leads to it from the next version; None: its rows are the first ones of that."""
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode a version that was replaced."""
         return [self.rows, None if self.difference is None else self.difference.to_json()]
 
     @staticmethod
-    def from_json(value: list[Any]) -> Replaced:
+    def from_json(value: JsonRow) -> Replaced:
         """Decode a version that was replaced."""
         rows, difference = value
         return Replaced(rows, None if difference is None else TableFile.from_json(difference))
@@ -95,7 +97,7 @@ class TableState:
         """The oldest version that is kept."""
         return self.version - len(self.replaced)
 
-    def following(self, seq: int, epoch: int, entry: Mapping[str, Any]) -> TableState:
+    def following(self, seq: int, epoch: int, entry: VersionFields) -> TableState:
         """After an entry that has its next version."""
         version = self.version + 1
         replaced = entry.get("replaced")
@@ -125,16 +127,16 @@ class TableState:
         replaced = self.replaced[len(self.replaced) - kept :] if kept else ()
         return replace(self, timeline=timeline, replaced=replaced)
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode a table for a checkpoint."""
         checks = None if self.checks is None else self.checks.to_json()
-        version = [self.version, self.file, self.rows, self.bytes, checks]
+        version: list[Json] = [self.version, self.file, self.rows, self.bytes, checks]
         replaced = [each.to_json() for each in self.replaced]
-        past = [self.timeline.to_json(), replaced, list(self.created)]
+        past: list[Json] = [self.timeline.to_json(), replaced, list(self.created)]
         return [self.id, self.name, self.schema.to_json(), *version, *past]
 
     @staticmethod
-    def from_json(value: list[Any], entry: int, epoch: int) -> TableState:
+    def from_json(value: JsonRow, entry: int, epoch: int) -> TableState:
         """From a checkpoint of that entry."""
         number, name, schema, version, file, rows, size, *later = value
         # Older versions wrote neither checksums nor a timeline, which begins with their checkpoint then.

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from ladle.json_values import Json, JsonRow
 
 CHUNK_RECORDS = 512
 
@@ -153,13 +155,13 @@ class Timeline:
         """The number of the last chunk that begins at or before a value; -1 when there is none."""
         return bisect_right(self.chunks, value, key=lambda chunk: chunk.first[column]) - 1
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode a timeline for a checkpoint."""
-        chunks = [[*chunk.first, chunk.text] for chunk in self.chunks]
+        chunks: list[Json] = [[*chunk.first, chunk.text] for chunk in self.chunks]
         return [list(self.base), chunks, [list(record) for record in self.tail]]
 
     @staticmethod
-    def from_json(value: list[Any]) -> Timeline:
+    def from_json(value: JsonRow) -> Timeline:
         """Decode a timeline from a checkpoint."""
         base, chunks, tail = value
         kept = tuple(RecordChunk((entry, epoch), text) for entry, epoch, text in chunks)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ladle.cli.output import add_format, write_answer
 from ladle.cli.place import add_place, add_spark, opened, opening_text, typed
@@ -18,6 +18,7 @@ from ladle.errors import LadleError, Position
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
+    from ladle.connection import OpenDatabase
 
 _READS = frozenset({"SELECT", "WITH", "VALUES", "(", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SUBSCRIBE"})
 """First words of statements that change nothing: a script of these alone needs no right to write."""
@@ -157,7 +158,7 @@ def _split(text: str) -> list[str]:
     return script.statements(text)
 
 
-def run_script(db: Any, text: str) -> Iterator[tuple[Answer, bool]]:
+def run_script(db: OpenDatabase, text: str) -> Iterator[tuple[Answer, bool]]:
     """The answers of a script's statements, each as it comes, and whether it goes on from the one before, as the next
     change that a subscriber is told does; errors have positions in the whole text.
     """
@@ -179,7 +180,7 @@ def run_script(db: Any, text: str) -> Iterator[tuple[Answer, bool]]:
             raise
 
 
-def _subscribed(db: Any, statement: str) -> Iterator[Answer]:
+def _subscribed(db: OpenDatabase, statement: str) -> Iterator[Answer]:
     """The changes of a query as they come, until Ctrl-C."""
     from datetime import UTC
 

@@ -9,14 +9,17 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from ladle.cli.place import add_place, add_spark, opened, opening_text, typed
 from ladle.cli.terminal import Commands, about, command, patience
 from ladle.errors import AlreadyExists, LadleError, UnknownName, unknown
 
 if TYPE_CHECKING:
+    from ladle.connection import OpenDatabase
     from ladle.schema import StreamSchema
+
+_Table = TypeVar("_Table")
 
 _MODES = ("auto", "none", "partial", "complete")
 
@@ -139,12 +142,12 @@ def _tell_interrupted(name: str, pushed: int, key: str | None) -> None:
         sys.stderr.write(f"{name}: at least {pushed:,} rows were received and will become visible; pushing {again}\n")
 
 
-def _quarantined(db: Any, name: str) -> int:
+def _quarantined(db: OpenDatabase, name: str) -> int:
     counts = {stream.name.lower(): stream.quarantined for stream in db.pulse().streams}
     return int(counts.get(name.lower(), 0))
 
 
-def _schema(db: Any, name: str) -> StreamSchema:
+def _schema(db: OpenDatabase, name: str) -> StreamSchema:
     streams = {stream.name.lower(): stream.schema for stream in db.streams()}
     if name.lower() not in streams:
         raise unknown("stream", name, [stream.name for stream in db.streams()])
@@ -152,13 +155,14 @@ def _schema(db: Any, name: str) -> StreamSchema:
     return found
 
 
-def _with_last(tables: Iterator[Any], *, live: bool) -> Iterator[tuple[Any, bool]]:
+def _with_last(tables: Iterator[_Table], *, live: bool) -> Iterator[tuple[_Table, bool]]:
     """Each table, and whether to wait for it: the last one of a file, each one of a live input."""
     if live:
         yield from ((table, True) for table in tables)
         return
     held = next(tables, None)
     for table in tables:
+        assert held is not None
         yield held, False
         held = table
     if held is not None:
@@ -196,7 +200,7 @@ def _opened_file(name: str) -> Iterator[BinaryIO]:
         yield cast("BinaryIO", gzip.GzipFile(fileobj=plain)) if is_packed(name) else plain
 
 
-def _stands(db: Any, name: str) -> bool:
+def _stands(db: OpenDatabase, name: str) -> bool:
     try:
         db.query(name)
     except UnknownName:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from ladle.answer import Answer
@@ -55,8 +55,8 @@ def write_answer(answer: Answer, *, form: str, rows_max: int, header: bool = Tru
                 sys.stdout.write(answer.message + "\n")
 
 
-def _binary_stdout() -> Any:
-    return getattr(sys.stdout, "buffer", sys.stdout)
+def _binary_stdout() -> IO[bytes]:
+    return cast("IO[bytes]", getattr(sys.stdout, "buffer", sys.stdout))
 
 
 def _row_count(text: str) -> int:

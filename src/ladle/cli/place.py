@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ladle.config import Setting
+    from ladle.connection import OpenDatabase
 
 
 def add_warehouse(parser: argparse.ArgumentParser) -> None:
@@ -54,9 +58,9 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(refuse=parser.error)
 
 
-def spark_settings(args: argparse.Namespace) -> dict[str, Any]:
+def spark_settings(args: argparse.Namespace) -> dict[str, Setting]:
     """What was typed of where Spark runs and how, as settings."""
-    given: dict[str, Any] = {}
+    given: dict[str, Setting] = {}
     if getattr(args, "master", None) is not None:
         given["spark_master"] = args.master
     conf = [text.partition("=") for text in getattr(args, "spark_conf", ())]
@@ -136,7 +140,7 @@ def opening_text(args: argparse.Namespace) -> str:
 
 
 @contextmanager
-def opened(args: argparse.Namespace, *, read_only: bool = False, create: bool = False) -> Iterator[Any]:
+def opened(args: argparse.Namespace, *, read_only: bool = False, create: bool = False) -> Iterator[OpenDatabase]:
     """The server's database; or the warehouse, through the process that holds it for writing, if there is one.
 
     Otherwise the warehouse is opened here, to read without the lock. It is not made if it is not there, unless with
@@ -149,14 +153,14 @@ def opened(args: argparse.Namespace, *, read_only: bool = False, create: bool = 
         yield db
 
 
-def _served(server: ServerAddress) -> Any:
+def _served(server: ServerAddress) -> OpenDatabase:
     from ladle.client import RemoteDatabase
     from ladle.client.over_http import HttpTransport
 
     return RemoteDatabase(HttpTransport(server.url, server.token, certificate=server.certificate))
 
 
-def _opened_warehouse(args: argparse.Namespace, read_only: bool, create: bool) -> Any:
+def _opened_warehouse(args: argparse.Namespace, read_only: bool, create: bool) -> OpenDatabase:
     from ladle import client
     from ladle.archive.folder import local_folder
     from ladle.errors import WarehouseBusy
@@ -191,7 +195,7 @@ def require_warehouse(path: Path, args: argparse.Namespace) -> None:
         raise
 
 
-def _through_writer(path: Path) -> Any | None:
+def _through_writer(path: Path) -> OpenDatabase | None:
     """The database of the process that writes, which has warm caches and a running Spark; None if there is none."""
     from ladle.client import RemoteDatabase, SocketTransport
 

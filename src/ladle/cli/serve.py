@@ -8,11 +8,15 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ladle.cli.place import add_spark, add_warehouse, spark_settings, typed, warehouse_of
 from ladle.cli.terminal import Commands, command, patience
 from ladle.errors import Closed, LadleError
+
+if TYPE_CHECKING:
+    from ladle.config import Setting, Settings
+    from ladle.engine import Database
 
 _MOMENT_SECONDS = 1.0
 """What requests under way have when the server is stopped."""
@@ -88,11 +92,11 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(args: argparse.Namespace) -> Any:
+def settings_of(args: argparse.Namespace) -> Settings:
     """The settings of a server, from its options and its file."""
     from ladle.config import Settings, parse_setting
 
-    given: dict[str, Any] = {}
+    given: dict[str, Setting] = {}
     for text in args.set:
         name, equals, value = text.partition("=")
         if not equals:
@@ -109,7 +113,7 @@ def settings_of(args: argparse.Namespace) -> Any:
     return Settings.load(given, args.config)
 
 
-def _say(args: argparse.Namespace, db: Any, url: str, settings: Any) -> None:
+def _say(args: argparse.Namespace, db: Database, url: str, settings: Settings) -> None:
     sys.stdout.write(f"serving {db.path} at {url} (console: {url}/console/)\n")
     if settings.anonymous == "nobody" and not db.catalog.access.tokens:
         create = typed(args, "sql", "-c", '"CREATE TOKEN me ROLE admin"')
@@ -118,7 +122,7 @@ def _say(args: argparse.Namespace, db: Any, url: str, settings: Any) -> None:
     sys.stdout.flush()
 
 
-def _warm(db: Any) -> None:
+def _warm(db: Database) -> None:
     """Start Spark, so that the first push need not wait for it."""
     try:
         _ = db.spark

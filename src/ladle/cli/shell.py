@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -33,6 +33,10 @@ from ladle.cli.output import write_answer
 from ladle.cli.place import opened, opening_text, server_of, warehouse_of
 from ladle.cli.terminal import patience, show_error
 from ladle.errors import LadleError
+
+if TYPE_CHECKING:
+    from ladle.connection import OpenDatabase
+    from ladle.handles import Stream, Table
 
 # fmt: off
 KEYWORDS = (
@@ -142,7 +146,7 @@ def _title(args: argparse.Namespace) -> str:
 class Shell:
     """One open warehouse and the loop over it."""
 
-    def __init__(self, db: Any, *, form: str, rows_max: int) -> None:
+    def __init__(self, db: OpenDatabase, *, form: str, rows_max: int) -> None:
         self._db = db
         self._form = form
         self._rows_max = rows_max
@@ -273,7 +277,7 @@ def _word(text: str) -> str:
     return text.rstrip("; ").lower()
 
 
-def _columns(stream: Any) -> Iterable[str]:
+def _columns(stream: Stream | Table) -> Iterable[str]:
     return [column.name for column in stream.schema.columns]
 
 

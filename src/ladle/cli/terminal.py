@@ -11,18 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from textwrap import dedent, indent
-from typing import Any, TextIO
+from typing import TextIO, TypeAlias
 
 from ladle.errors import LadleError, Position
 
 Run = Callable[[argparse.Namespace], int]
-Commands = Any  # argparse has no public name for what add_subparsers returns
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What `add_subparsers` returns; argparse has no public name for it."""
 
 _PATIENCE_SECONDS = 1.5
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-def command(commands: Commands, name: str, run: Run, *, help: str, description: str, examples: str) -> Any:
+def command(
+    commands: Commands, name: str, run: Run, *, help: str, description: str, examples: str
+) -> argparse.ArgumentParser:
     """A command's parser, with examples under its help."""
     added = commands.add_parser(
         name,

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ladle.cli.place import add_place, opened, opening_text, place_text
 from ladle.cli.terminal import Commands, command, patience
@@ -18,6 +18,7 @@ from ladle.errors import LadleError
 
 if TYPE_CHECKING:
     from ladle.cli.overview import Overview
+    from ladle.connection import OpenDatabase
 
 _EVERY_SECONDS = 1.0
 _PLAIN_SIZE = (120, 40)
@@ -71,8 +72,8 @@ class Looking:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._opening: AbstractContextManager[Any] | None = None
-        self._db: Any = None
+        self._opening: AbstractContextManager[OpenDatabase] | None = None
+        self._db: OpenDatabase | None = None
 
     def look(self, overview: Overview) -> None:
         """Take one look at the database; one that can't be reached is opened again with the next look."""

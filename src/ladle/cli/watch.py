@@ -8,7 +8,8 @@ import shutil
 import sys
 import textwrap
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ladle.cli.place import add_place, opened, opening_text, typed
 from ladle.cli.terminal import Commands, command, patience
@@ -77,7 +78,7 @@ def status_text(status: Status, create: str = "CREATE STREAM ...") -> str:
     """
     access = ", read only" if status.read_only else ""
     parts = [f"{status.path}: epoch {status.epoch:,}, Spark {status.spark}{access}"]
-    streams: list[dict[str, Any]] = [
+    streams: list[dict[str, object]] = [
         {
             "stream": stream.name,
             "rows": stream.rows,
@@ -175,7 +176,7 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(cell(text), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: Sequence[Mapping[str, object]]) -> str:
     import pyarrow as pa
 
     from ladle.present import table_text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ladle.archive.folder import local_folder
 from ladle.client.over_socket import SocketTransport
@@ -18,7 +18,7 @@ __all__ = ["RemoteDatabase", "SocketTransport", "open_warehouse"]
 
 
 def open_warehouse(
-    path: str | Path, *, read_only: bool = False, settings: dict[str, Any] | None = None
+    path: str | Path, *, read_only: bool = False, settings: Mapping[str, object] | None = None
 ) -> Database | RemoteDatabase:
     """The warehouse through the process that holds it, if one does; else opened here.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
 from ladle.errors import Closed, Gone, LadleError, Unreachable, WarehouseError
+from ladle.json_values import JsonFields
 from ladle.protocols import forms, wire
 from ladle.protocols.wire import ANSWERS, ARROW
 
@@ -33,11 +34,11 @@ class Route(NamedTuple):
     """With `{names}` of what the request has."""
     query: tuple[str, ...] = ()
     """What goes into the address."""
-    body: Callable[[dict[str, Any]], Any] | None = None
+    body: Callable[[JsonFields], JsonFields] | None = None
     """What goes into the body as JSON."""
 
 
-def _all(request: dict[str, Any]) -> dict[str, Any]:
+def _all(request: JsonFields) -> JsonFields:
     return {name: value for name, value in request.items() if name != "do"}
 
 
@@ -88,7 +89,7 @@ class HttpTransport:
             timeout=httpx.Timeout(_INVOKE_SECONDS_MAX + _PATIENCE_SECONDS, connect=_CONNECT_SECONDS_MAX),
         )
 
-    def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def ask(self, request: JsonFields, tables: list[pa.Table]) -> wire.Message:
         """Send a request over HTTP, and wait for the response."""
         route = ROUTES[request["do"]]
         path = route.path.format_map({name: quote(str(value), safe="") for name, value in request.items()})
@@ -114,8 +115,8 @@ class HttpTransport:
         )
 
     def _with_answers(
-        self, header: dict[str, Any], replies: list[pa.Table], request: dict[str, Any]
-    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        self, header: JsonFields, replies: list[pa.Table], request: JsonFields
+    ) -> tuple[JsonFields, list[pa.Table]]:
         """A response with the further pages of its answers, and of what it lists."""
         for number, answer in enumerate(header.get("answers", ())):
             while answer.get("next"):
@@ -129,8 +130,8 @@ class HttpTransport:
         return header, replies
 
     def _with_deltas(
-        self, header: dict[str, Any], replies: list[pa.Table], request: dict[str, Any]
-    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        self, header: JsonFields, replies: list[pa.Table], request: JsonFields
+    ) -> tuple[JsonFields, list[pa.Table]]:
         """A response with the further pieces of its deltas."""
         while header.get("next"):
             following, tables = self._page(header["next"], request)
@@ -138,7 +139,7 @@ class HttpTransport:
             replies += tables
         return header, replies
 
-    def _page(self, path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def _page(self, path: str, request: JsonFields) -> tuple[JsonFields, list[pa.Table]]:
         return self._send(Route("GET", ""), path, {}, {"Accept": ANSWERS}, None, request)
 
     def _send(
@@ -148,8 +149,8 @@ class HttpTransport:
         query: dict[str, str],
         headers: dict[str, str],
         content: bytes | None,
-        request: dict[str, Any],
-    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        request: JsonFields,
+    ) -> wire.Message:
         import httpx
 
         if self._client.is_closed:
@@ -214,5 +215,5 @@ def _trusting(certificate: str) -> ssl.SSLContext:
         raise LadleError(f"The certificate '{certificate}' can't be used: {error.strerror or error}.") from None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from ladle.errors import WarehouseError
+from ladle.json_values import JsonFields
 from ladle.protocols import forms, wire
 
 
@@ -22,7 +22,7 @@ class SocketTransport:
         self._connection = wire.dial(self._path)
         self._lock = threading.Lock()
 
-    def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def ask(self, request: JsonFields, tables: list[pa.Table]) -> tuple[JsonFields, list[pa.Table]]:
         """Send a request through the socket, and wait for the reply, in as many messages as it has. One at a time."""
         with self._lock:
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -23,10 +23,11 @@ from ladle.delta import ChangeOptions, Delta
 from ladle.engine.commands import DefineFunction, Follow, Invoke, Push
 from ladle.engine.python_calls import PythonCalls
 from ladle.errors import SqlError, Unsupported, unknown
-from ladle.handles import HandedOver, Query, Stream, Table
+from ladle.handles import HandedOver, PlanTree, Query, Stream, Table
+from ladle.json_values import JsonFields
 from ladle.pipeline import Attached
 from ladle.plan import Function
-from ladle.protocols import forms
+from ladle.protocols import forms, wire
 from ladle.sql.statement_types import (
     Advance,
     CreateStream,
@@ -58,7 +59,7 @@ _Known = TypeVar("_Known", bound=_Named)
 class Transport(Protocol):
     """How requests get there. Raises what the other side raised, and WarehouseError when it went away."""
 
-    def ask(self, request: dict[str, Any], tables: list[pa.Table]) -> tuple[dict[str, Any], list[pa.Table]]:
+    def ask(self, request: JsonFields, tables: list[pa.Table]) -> wire.Message:
         """Send a request with its tables, and wait for the reply with its tables."""
         ...
 
@@ -75,10 +76,10 @@ class RemoteDatabase(PythonCalls):
 
     def run(self, command: Command[Result]) -> Result:
         """Send a command to the process that has the database."""
-        told: Result = self._carried_out(command)
+        told: Result = self._carried_out(command)  # type: ignore[assignment]  # each command says what it gives
         return told
 
-    def _carried_out(self, command: Command[Any]) -> Any:
+    def _carried_out(self, command: Command[object]) -> object:
         """What has a request of its own is sent as that; the others are statements."""
         match command:
             case Invoke(name, now):
@@ -108,11 +109,14 @@ class RemoteDatabase(PythonCalls):
                 header, _ = self._ask({"do": "create_function", "function": function, **how})
                 return Function.from_json(header["function"])
             case DropQuery(name, cascade, if_exists):
-                return self._drop("unregister", name, cascade=cascade, if_exists=if_exists)
+                self._drop("unregister", name, cascade=cascade, if_exists=if_exists)
+                return None
             case DropTable(name, cascade, if_exists):
-                return self._drop("drop_table", name, cascade=cascade, if_exists=if_exists)
+                self._drop("drop_table", name, cascade=cascade, if_exists=if_exists)
+                return None
             case DropFunction(name, cascade, if_exists):
-                return self._drop("drop_function", name, cascade=cascade, if_exists=if_exists)
+                self._drop("drop_function", name, cascade=cascade, if_exists=if_exists)
+                return None
             case CreateStream(name) as create:
                 return self.sql(stream_text(create)).message == f"stream {name} created"
             case DropStream() | SetRetain() | SetLateness() | SetIdleAfter():
@@ -179,7 +183,7 @@ class RemoteDatabase(PythonCalls):
             hint="use a session of your own: ladle.spark_format(spark) lets it read from the server and write to it",
         )
 
-    def receive(self, stream: str, rows: Any) -> None:
+    def receive(self, stream: str, rows: object) -> None:
         """Hand rows over and go: the process that holds the warehouse takes them in."""
         self.push(stream, rows)
 
@@ -199,7 +203,7 @@ class RemoteDatabase(PythonCalls):
         header, _ = self._ask({"do": "queries"})
         return [self._query(value) for value in header["queries"]]
 
-    def _query(self, value: Mapping[str, Any]) -> Query:
+    def _query(self, value: JsonFields) -> Query:
         return Query(self, value["name"], value["sql"], Materialize(value["materialize"]))
 
     def streams(self) -> list[Stream]:
@@ -222,10 +226,10 @@ class RemoteDatabase(PythonCalls):
         header, _ = self._ask({"do": "explain", "text": text, "analyze": analyze})
         return str(header["text"])
 
-    def explain_tree(self, text: str, *, analyze: bool = False) -> dict[str, Any] | None:
+    def explain_tree(self, text: str, *, analyze: bool = False) -> PlanTree | None:
         """How a standing query or a SELECT is answered, as nested dictionaries."""
         header, _ = self._ask({"do": "explain", "text": text, "analyze": analyze})
-        tree: dict[str, Any] | None = header["tree"]
+        tree: PlanTree | None = header["tree"]
         return tree
 
     def status(self) -> Status:
@@ -254,9 +258,7 @@ class RemoteDatabase(PythonCalls):
     ) -> None:
         self.close()
 
-    def _ask(
-        self, request: dict[str, Any], tables: list[pa.Table] | None = None
-    ) -> tuple[dict[str, Any], list[pa.Table]]:
+    def _ask(self, request: JsonFields, tables: list[pa.Table] | None = None) -> wire.Message:
         return self._transport.ask(request, tables or [])
 
 

@@ -11,6 +11,7 @@ from ladle import sql
 from ladle.access import User
 from ladle.catalog import Catalog, NewQuery, QueryState, StreamState, TableState
 from ladle.catalog.dependents import queries_on, queries_over, queries_reading
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.collector import uncollected
 from ladle.define.column_defaults import Defaults
@@ -57,7 +58,7 @@ class Definitions:
             require_time_column(name, schema, "IDLE AFTER")
         schema = self._defaults.declared(schema, self._store.catalog)
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             if catalog.stream(name) is not None and if_not_exists:
                 return None
             refuse_taken(catalog, name, "stream")
@@ -70,7 +71,7 @@ class Definitions:
         and are known to no catalog.
         """
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             current = catalog.streams.get(stream.name.lower())
             if current is None or current.id != stream.id:
                 return None
@@ -94,7 +95,7 @@ class Definitions:
         """Add a column to a stream. Tuples that came before have NULL there."""
         column = self._defaults.column(column, self._store.catalog, of_stream=True)
 
-        def make_entry(catalog: Catalog) -> dict[str, object]:
+        def make_entry(catalog: Catalog) -> Entry:
             state = base_stream(catalog, stream)
             state.schema.with_column(column)
             return entries.add_column(state.name, column)
@@ -123,7 +124,7 @@ class Definitions:
             raise LadleError(f"Table '{name}' needs a column at least.")
         schema = self._defaults.declared(schema, self._store.catalog)
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             if catalog.table(name) is not None and if_not_exists:
                 return None
             refuse_taken(catalog, name, "table")
@@ -135,7 +136,7 @@ class Definitions:
         """The first snapshot without the table, and what it was; with `cascade` the queries that read it go too."""
         dropped: list[TableState] = []
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             if if_exists and catalog.table(name) is None:
                 return None
             table = base_table(catalog, name)
@@ -178,7 +179,7 @@ class Definitions:
 
         owner = None if by is None or by.local else by.name
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             standing = {name for name in plans if catalog.query(name) is not None}
             for name in plans:
                 _refuse_hidden(catalog, name, by)
@@ -219,7 +220,7 @@ class Definitions:
     def unregister(self, names: Sequence[str], *, cascade: bool, by: User | None = None) -> None:
         """Let queries go; with `cascade` those that read them too."""
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             meant = {name.lower() for name in names if catalog.query(name) is not None}
             gone = _with_readers(catalog, meant)
             for name in sorted(meant):

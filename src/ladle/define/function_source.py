@@ -15,7 +15,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
-from typing import Any
 
 import pyarrow as pa
 
@@ -50,7 +49,9 @@ class Definition:
         return Function(number, self.name, self.parameters, self.returns, self.source, self.inlined)
 
 
-def define(function: Callable[..., Any] | str, name: str | None, arguments: Sequence[str], returns: str) -> Definition:
+def define(
+    function: Callable[..., object] | str, name: str | None, arguments: Sequence[str], returns: str
+) -> Definition:
     """From a Python function or its text, and the types as SQL writes them."""
     if isinstance(function, str):
         text, called = _plain(function), name or _only_name(function)
@@ -122,7 +123,7 @@ def _plain(text: str) -> str:
     return textwrap.dedent(text).strip("\n").rstrip() + "\n"
 
 
-def _source_of(function: Callable[..., Any]) -> str:
+def _source_of(function: Callable[..., object]) -> str:
     if not inspect.isfunction(function) or function.__name__ == "<lambda>":
         raise LadleError(
             f"{function!r} is not a function with a source.", hint="write it with def, or give its source as text"
@@ -190,7 +191,7 @@ def _parameters(name: str, text: str, count: int) -> list[str]:
     return [*names, *(f"x{number}" for number in range(len(names), count))][:count]
 
 
-def _check_source(name: str, text: str, given: Callable[..., Any] | str) -> None:
+def _check_source(name: str, text: str, given: Callable[..., object] | str) -> None:
     try:
         code = compile_source(name, text)
     except SyntaxError as error:
@@ -205,7 +206,7 @@ def _check_source(name: str, text: str, given: Callable[..., Any] | str) -> None
                 used.add(step.argval)
             elif step.opname in ("STORE_GLOBAL", "STORE_NAME"):
                 made.add(step.argval)
-    around: dict[str, Any] = {} if isinstance(given, str) else given.__globals__
+    around: dict[str, object] = {} if isinstance(given, str) else given.__globals__
     for missing in sorted(used - made - set(dir(builtins)) - {"__name__"}):
         if missing not in PROVIDED or around.get(missing, PROVIDED[missing]) is not PROVIDED[missing]:
             raise LadleError(
@@ -220,7 +221,7 @@ def _parts(code: CodeType) -> Iterator[CodeType]:
             yield from _parts(constant)
 
 
-def _import_hint(name: str, around: dict[str, Any]) -> str:
+def _import_hint(name: str, around: dict[str, object]) -> str:
     value = around.get(name)
     if isinstance(value, ModuleType):
         path = value.__name__

@@ -12,6 +12,7 @@ from ladle import catalog as entries
 from ladle import sql
 from ladle.catalog import Catalog
 from ladle.catalog.dependents import queries_calling
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.define.function_source import Definition
 from ladle.errors import AlreadyExists, InUse, LadleError, listed, unknown
@@ -30,7 +31,7 @@ class Functions:
         if if_not_exists and replace:
             raise LadleError("A function that is there is either kept or replaced.", hint="say one of the two")
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             before = catalog.function(definition.name)
             function = definition.numbered(catalog.next_id)
             if before is None:
@@ -48,7 +49,7 @@ class Functions:
 
         return self._store.commit(make_entry) is not None
 
-    def _replacing(self, catalog: Catalog, before: Function, function: Function) -> dict[str, object]:
+    def _replacing(self, catalog: Catalog, before: Function, function: Function) -> Entry:
         _check_body(function, catalog)
         callers = queries_calling(catalog, before.name)
         for what, names in (("queries", callers), ("functions", _functions_calling(before, catalog))):
@@ -64,7 +65,7 @@ class Functions:
     def drop(self, name: str, *, cascade: bool) -> None:
         """Let a function go; with `cascade` the queries that call it too."""
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             function = catalog.function(name)
             if function is None:
                 return None

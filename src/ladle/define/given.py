@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,8 +12,10 @@ from ladle.schema import Column, TableSchema, type_name
 from ladle.stem.convert import convert, convert_values, is_convertible, with_default
 from ladle.stem.intake import check_columns, rows_to_table
 
+_Given = Mapping[str, object]
 
-def as_table(rows: Any, stream: StreamState) -> pa.Table:
+
+def as_table(rows: object, stream: StreamState) -> pa.Table:
     """Whole inputs that can't fit are refused here; single rows that don't are sorted out when they are taken in."""
     given = _given(rows)
     if isinstance(given, list):
@@ -23,7 +24,7 @@ def as_table(rows: Any, stream: StreamState) -> pa.Table:
     return given
 
 
-def fitting_rows(rows: Any, table: str, schema: TableSchema) -> pa.Table:
+def fitting_rows(rows: object, table: str, schema: TableSchema) -> pa.Table:
     """Rows of a table. There is no quarantine: one that does not fit is an error, and no row is taken.
 
     Columns that no row has are left out where their default moves: it is computed by whoever has the table.
@@ -61,7 +62,7 @@ def fitting_rows(rows: Any, table: str, schema: TableSchema) -> pa.Table:
     return pa.table(columns, schema=pa.schema([schema.arrow.field(name) for name in columns]))
 
 
-def _values(given: list[Any], column: Column) -> tuple[list[Any], list[int]]:
+def _values(given: list[_Given], column: Column) -> tuple[list[object], list[int]]:
     """A column's values of dictionaries, and which of these have none."""
     lowered, values, absent = column.name.lower(), [], []
     for number, row in enumerate(given):
@@ -77,7 +78,7 @@ def _values(given: list[Any], column: Column) -> tuple[list[Any], list[int]]:
     return values, absent
 
 
-def _names(given: pa.Table | list[Any], table: str) -> Iterable[str]:
+def _names(given: pa.Table | list[_Given], table: str) -> Iterable[str]:
     if not isinstance(given, list):
         return given.column_names
     for number, row in enumerate(given):
@@ -88,7 +89,7 @@ def _names(given: pa.Table | list[Any], table: str) -> Iterable[str]:
     return (str(name) for row in given for name in row)
 
 
-def _given(rows: Any) -> pa.Table | list[Any]:
+def _given(rows: object) -> pa.Table | list[_Given]:
     """Arrow, or a list of dictionaries."""
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
@@ -108,7 +109,7 @@ def _given(rows: Any) -> pa.Table | list[Any]:
     )
 
 
-def _collected(frame: Any) -> pa.Table:
+def _collected(frame: object) -> pa.Table:
     """The rows of a Spark DataFrame; another object of Spark's is none of ours."""
     from ladle.pipeline.frames import collected, is_frame
 
@@ -117,8 +118,8 @@ def _collected(frame: Any) -> pa.Table:
     return collected(frame)
 
 
-def _from_frame(frame: Any) -> pa.Table:
-    if hasattr(frame, "to_dict") and hasattr(frame, "iloc"):
+def _from_frame(frame: object) -> pa.Table:
+    if hasattr(frame, "to_dict") and hasattr(frame, "iloc") and hasattr(frame, "astype"):
         try:
             return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -127,5 +128,5 @@ def _from_frame(frame: Any) -> pa.Table:
     return pa.table(frame)
 
 
-def _plain(value: Any) -> str | None:
+def _plain(value: object) -> str | None:
     return None if value is None or value != value else str(value)

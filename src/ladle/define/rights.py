@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ladle import catalog as entries
 from ladle.access import LOCAL, PUBLIC, Role, Token, User, new_secret, secret_digest
 from ladle.catalog import Catalog, Seen
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.define.definitions import check_name, require_owner, standing_query
 from ladle.errors import AlreadyExists, LadleError, UnknownName, unknown
@@ -30,7 +31,7 @@ class Rights:
             raise LadleError(f"'{name}' can't name a token: it stands for {meant}.")
         secret = new_secret()
 
-        def make_entry(catalog: Catalog) -> dict[str, object]:
+        def make_entry(catalog: Catalog) -> Entry:
             if name.lower() in catalog.access.tokens and not replace:
                 raise AlreadyExists(f"There is a token '{name}'.", hint="CREATE OR REPLACE TOKEN makes a new one")
             return entries.create_token(Token(name, role, secret_digest(secret), self._store.clock.now_us()))
@@ -45,7 +46,7 @@ class Rights:
     def drop_token(self, name: str, *, if_exists: bool) -> None:
         """Let nobody in with that token any more. Queries stay with their owner's name."""
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             tokens = catalog.access.tokens
             if name.lower() in tokens:
                 return entries.drop_token(name)
@@ -58,7 +59,7 @@ class Rights:
     def grant(self, query: str, to: str, *, by: User | None = None) -> None:
         """Let somebody read a query."""
 
-        def make_entry(catalog: Catalog) -> dict[str, object]:
+        def make_entry(catalog: Catalog) -> Entry:
             tokens = catalog.access.tokens
             if to.lower() != PUBLIC and to.lower() not in tokens:
                 if by is None or by.may(Role.ADMIN):

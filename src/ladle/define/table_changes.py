@@ -12,7 +12,6 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from ladle import sql
 from ladle.archive.table_files import write_version
 from ladle.archive.table_versions import Difference
 from ladle.catalog import Catalog, Replaced, TableFile, TableState
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.columns import to_numpy
 from ladle.config import Settings
@@ -118,7 +118,7 @@ class Tables:
                 path = directory / f"{uuid.uuid4().hex[:16]}-v1.parquet"
                 newest = TableFile(path.name, len(rows), *write_version(path, rows))
 
-            def make_entry(current: Catalog) -> dict[str, object] | None:
+            def make_entry(current: Catalog) -> Entry | None:
                 if current.next_id != catalog.next_id or current.table(name) is not None:
                     return None
                 refuse_taken(current, name, "table")
@@ -140,7 +140,7 @@ class Tables:
                 hint="tables are for small relations: keep large ones as streams, or raise the setting table_bytes_max",
             )
 
-    def insert(self, name: str, rows: Any) -> int:
+    def insert(self, name: str, rows: object) -> int:
         """Add rows as people have them; all of them, or none if one does not fit."""
 
         def following(catalog: Catalog, table: TableState) -> _Next:
@@ -222,7 +222,7 @@ class Tables:
             replaced = Replaced(table.rows, before)
             keeps_from = self._keeps_from(table, replaced) if comes_back else table.version + 1
 
-            def make_entry(current: Catalog) -> dict[str, object] | None:
+            def make_entry(current: Catalog) -> Entry | None:
                 known = current.table(table.name)
                 if known is None or (known.id, known.version) != (table.id, table.version):
                     return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ladle.catalog import Catalog, QueryState
 from ladle.catalog.dependents import queries_reading
+from ladle.columns import Value
 from ladle.errors import LadleError, unknown
 from ladle.sql.statement_types import Materialize
 
@@ -28,7 +27,7 @@ def require_view(catalog: Catalog, name: str, *, if_exists: bool = False) -> Non
         )
 
 
-def views(catalog: Catalog) -> dict[str, list[Any]]:
+def views(catalog: Catalog) -> dict[str, list[Value]]:
     """Names, texts and readers of the views."""
     found = [query for query in catalog.standing() if is_view(query)]
     return {

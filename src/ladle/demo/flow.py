@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from ladle.demo.generators import Building, Feed, Market, Network, with_malformed
 from ladle.demo.replay import data_folder, intel_lab, stock_ticks, zeek_connections
 from ladle.errors import LadleError
+
+if TYPE_CHECKING:
+    from ladle.engine import Database
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +62,7 @@ class FileSink:
         os.replace(hidden, self._folder / name)
 
 
-def push_sink(db: Any, stream: str, *, columns: Sequence[str] | None = None) -> Sink:
+def push_sink(db: Database, stream: str, *, columns: Sequence[str] | None = None) -> Sink:
     """Pushes each stretch as an Arrow table."""
 
     def put(table: pa.Table) -> None:
@@ -68,7 +71,7 @@ def push_sink(db: Any, stream: str, *, columns: Sequence[str] | None = None) -> 
     return put
 
 
-def gateway_sink(db: Any, stream: str, *, seed: int = 17) -> Sink:
+def gateway_sink(db: Database, stream: str, *, seed: int = 17) -> Sink:
     """Pushes rows as a gateway would that does not check them: some are damaged."""
     random = np.random.default_rng(seed)
 

@@ -8,12 +8,13 @@ it goes on where it was: prices keep walking, a port scan under way continues.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ladle.columns import AnyArray, Value
 from ladle.schema import TIMESTAMP
 
 Ints = npt.NDArray[np.int64]
@@ -229,9 +230,9 @@ class Building:
         return np.where(low, 122.153, temperature), np.where(low, -3.9, humidity), light, voltage
 
 
-def with_malformed(readings: pa.Table, *, share: float, random: np.random.Generator) -> list[dict[str, Any]]:
+def with_malformed(readings: pa.Table, *, share: float, random: np.random.Generator) -> list[dict[str, Value]]:
     """The readings as a gateway would hand them over: rows, a few of them damaged on the way."""
-    rows: list[dict[str, Any]] = readings.to_pylist()
+    rows: list[dict[str, Value]] = readings.to_pylist()
     damaged = np.flatnonzero(random.random(len(rows)) < share)
     for index, kind in zip(damaged, random.integers(0, 4, len(damaged)), strict=True):
         row = rows[index]
@@ -354,7 +355,7 @@ class Network:
         )
 
 
-def _connections(**columns: Any) -> pa.Table:
+def _connections(**columns: AnyArray) -> pa.Table:
     return pa.table(
         {
             "at": _times(columns["at"]),

@@ -12,19 +12,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
+import ladle
 from ladle.archive.folder import local_folder
 from ladle.config import Settings
 from ladle.demo.crowd import crowd
@@ -62,7 +62,7 @@ def run_demo(
     generated: bool,
     plain: bool,
     picture_file: str | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> int:
     """Run until the time is over or the user ends it; 0 either way."""
     console = Console()
@@ -100,7 +100,7 @@ class Demo:
         *,
         seconds: float | None,
         live: bool,
-        settings: dict[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self._console = console
         self._path = path
@@ -116,14 +116,12 @@ class Demo:
 
     def run(self, feeds: list[Feed], picture_file: str | None) -> None:
         """Run the demo until it is stopped, or its time is up."""
-        import ladle
-
         self._picture.title = ", ".join(feed.description for feed in feeds)
         self._say(f"data: {self._picture.title}")
         if any(isinstance(feed, Trace) for feed in feeds):
             self._say("real data is replayed faster than it happened, with its times shifted to now")
         with _warnings_to(self._event), contextlib.ExitStack() as ending:
-            db = ladle.connect(str(self._path), settings=self._settings)
+            db = ladle.connect(self._path, settings=self._settings)
             ending.callback(self._close, db)
             self._register(db)
             self._picture.address = ending.enter_context(served(db))
@@ -144,14 +142,14 @@ class Demo:
             self._say(closing_text(self._picture, asker.took_ms))
         self._say("done")
 
-    def _close(self, db: Any) -> None:
+    def _close(self, db: ladle.Database) -> None:
         self._closing = True
         with self._busy("stopping the streams"):
             db.close()
 
     # -- the beginning --
 
-    def _register(self, db: Any) -> None:
+    def _register(self, db: ladle.Database) -> None:
         for statement in STREAMS.values():
             db.sql(statement)
         queries = standing_queries(datetime.now(UTC))
@@ -167,7 +165,7 @@ class Demo:
             seconds = time.perf_counter() - begin
         self._say(f"{_QUERIES:,} standing queries registered before the first tuple, in {seconds:.1f} s")
 
-    def _prepare(self, db: Any, feeds: list[Feed]) -> Pump:
+    def _prepare(self, db: ladle.Database, feeds: list[Feed]) -> Pump:
         with self._busy("starting Spark (about ten seconds)"):
             spark = db.spark
         self._say(f"Spark {spark.version} is up; warehouse: {self._path}")
@@ -188,7 +186,7 @@ class Demo:
 
     # -- while it runs --
 
-    def _watch(self, db: Any, pump: Pump, asker: Asker) -> None:
+    def _watch(self, db: ladle.Database, pump: Pump, asker: Asker) -> None:
         asker.start()
         late = False
         try:
@@ -208,7 +206,7 @@ class Demo:
         finally:
             asker.stop()
 
-    def _await_rows(self, db: Any, asker: Asker, pump: Pump, show: Callable[[], None]) -> float:
+    def _await_rows(self, db: ladle.Database, asker: Asker, pump: Pump, show: Callable[[], None]) -> float:
         """Wait until there are rows of every stream; the time of the demo runs from then on, and this is when."""
         waiting_since = time.monotonic()
         while True:
@@ -230,7 +228,7 @@ class Demo:
         due = _LATE_AFTER_SECONDS if self._seconds is None else min(_LATE_AFTER_SECONDS, self._seconds / 2)
         return self._picture.seconds >= due and self._picture.streams["trades"].rows > 0
 
-    def _register_late(self, db: Any) -> None:
+    def _register_late(self, db: ladle.Database) -> None:
         """The point of it all: a query that comes after the data answers for the data."""
         self._standing[LATE.name] = LATE
         begin = time.perf_counter()
@@ -245,7 +243,7 @@ class Demo:
         )
         self._show(LATE.name, 2 * _TURN_SECONDS)
 
-    def _look(self, db: Any, asker: Asker, pump: Pump) -> None:
+    def _look(self, db: ladle.Database, asker: Asker, pump: Pump) -> None:
         status = db.status()
         self._picture.epoch = status.epoch
         failing = {source.stream: source.error for source in status.sources if source.error}
@@ -292,7 +290,7 @@ class Demo:
         self._turn_until = self._picture.seconds + seconds
 
     @contextmanager
-    def _screen(self) -> Iterator[Any]:
+    def _screen(self) -> Iterator[Callable[[], None]]:
         if self._live:
             with Live(console=self._console, screen=True, auto_refresh=False) as live:
                 size = self._console
@@ -313,7 +311,7 @@ class Demo:
 
     # -- the end --
 
-    def _summary(self, db: Any) -> None:
+    def _summary(self, db: ladle.Database) -> None:
         """The last answers, and what has been quarantined."""
         self._say(progress_line(self._picture))
         for name, standing in self._standing.items():
@@ -347,7 +345,7 @@ class Demo:
 class Asker:
     """A client beside the view: invokes the queries in turn, so that drawing never waits for an answer."""
 
-    def __init__(self, db: Any, standing: dict[str, Standing], crowd: Iterable[str]) -> None:
+    def __init__(self, db: ladle.Database, standing: dict[str, Standing], crowd: Iterable[str]) -> None:
         self._db = db
         self._standing = standing
         self._crowd = cycle(crowd)
@@ -449,7 +447,7 @@ def save_picture(picture: DemoPicture, file: str) -> None:
 
 
 @contextmanager
-def served(db: Any) -> Iterator[str]:
+def served(db: ladle.Database) -> Iterator[str]:
     """The database over HTTP, at the usual port if that is free; gives the address."""
     from ladle.protocols.http.process import Server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ladle import sql
 from ladle.access import User
@@ -22,7 +22,7 @@ from ladle.engine.commands import Register, carry_out, register_unnamed
 from ladle.engine.parts import Parts
 from ladle.engine.python_calls import PythonCalls
 from ladle.errors import SqlError
-from ladle.handles import Query, Stream, Table
+from ladle.handles import PlanTree, Query, Stream, Table
 from ladle.ingest.clocks import stream_handle
 from ladle.pipeline import Attached, Batches, Pipeline
 from ladle.plan import Function, Plan
@@ -45,7 +45,7 @@ class Database(PythonCalls):
         pipeline: Pipeline,
         read_only: bool,
         clock: Clock | None = None,
-        settings: dict[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.parts = parts = Parts(path, pipeline, clock, settings, read_only=read_only)
         """What it is made of, for servers and sessions."""
@@ -83,7 +83,7 @@ class Database(PythonCalls):
         """The streams."""
         return [stream_handle(stream) for stream in self.catalog.streams.values()]
 
-    def receive(self, stream: str, rows: Any) -> None:
+    def receive(self, stream: str, rows: object) -> None:
         """Take rows durably, for a process that is about to end; the next one makes them visible."""
         self.parts.require_writable()
         state = base_stream(self._store.catalog, stream)
@@ -155,7 +155,7 @@ class Database(PythonCalls):
         """
         return explaining.of_text(self.parts, text, analyze=analyze)
 
-    def explain_tree(self, text: str, *, analyze: bool = False) -> dict[str, Any] | None:
+    def explain_tree(self, text: str, *, analyze: bool = False) -> PlanTree | None:
         """The plan's tree that `explain` shows, if it is not broken; with `analyze` each node is run and measured."""
         return explaining.tree(self.parts, text, analyze=analyze)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ladle import sql
 from ladle.access import User
 from ladle.catalog import Catalog, Seen
@@ -11,6 +9,7 @@ from ladle.define.definitions import still_holds
 from ladle.engine.parts import Parts
 from ladle.execute.explain import explain_plan, explain_query, tree_of_text
 from ladle.execute.explain_analyze import analysis
+from ladle.handles import PlanTree
 from ladle.plan import Plan
 
 
@@ -40,7 +39,7 @@ def of_plan(parts: Parts, plan: Plan, bound_to: Catalog, *, analyze: bool, to: U
         return f"{said}\n{analysis(current, catalog, parts.invoker, parts.ingest.tickets)}" if analyze else said
 
 
-def tree(parts: Parts, text: str, *, analyze: bool, to: User | None = None) -> dict[str, Any] | None:
+def tree(parts: Parts, text: str, *, analyze: bool, to: User | None = None) -> PlanTree | None:
     """The plan's tree, if the query is not broken; with `analyze` each node is run and measured."""
     with parts.store.pin() as whole:
         catalog = whole if to is None else Seen.by(to, whole)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ from ladle.access import Token
 from ladle.catalog import Catalog
 from ladle.catalog.dependents import queries_calling, queries_over
 from ladle.clock import interval_text, to_datetime
-from ladle.columns import from_numpy, from_strings
+from ladle.columns import Value, from_numpy, from_strings
 from ladle.define.source_definitions import ListedSource
 from ladle.ingest.clocks import idle_text, lateness_text
 from ladle.schema import type_name
@@ -107,7 +106,7 @@ def functions(catalog: Catalog) -> pa.Table:
     )
 
 
-def columns(**columns: list[Any]) -> pa.Table:
+def columns(**columns: list[Value]) -> pa.Table:
     """A table of lists: texts, or whole numbers."""
     arrays = [
         from_numpy(np.array(values, dtype=np.int64)) if values and isinstance(values[0], int) else from_strings(values)

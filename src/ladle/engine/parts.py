@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from ladle.archive.folder import local_folder
 from ladle.archive.warehouse import Warehouse
@@ -41,7 +40,7 @@ class Parts:
         path: str | Path,
         pipeline: Pipeline,
         clock: Clock | None,
-        given: dict[str, Any] | None,
+        given: Mapping[str, object] | None,
         *,
         read_only: bool,
     ) -> None:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from ladle.access import Role
 from ladle.answer import Answer
@@ -37,7 +37,7 @@ from ladle.sql.statement_types import (
     SetRetain,
 )
 
-PythonFunction = TypeVar("PythonFunction", bound=Callable[..., Any])
+PythonFunction = TypeVar("PythonFunction", bound=Callable[..., object])
 
 
 class PythonCalls(ABC):
@@ -119,7 +119,7 @@ class PythonCalls(ABC):
 
     # -- rows --
 
-    def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
+    def push(self, stream: str, rows: object, *, wait: bool = False, key: str | None = None) -> int | None:
         """Hand rows over. They are durable when this returns; with `wait`, visible too, and the epoch is returned.
 
         Rows are a dictionary or a list of them, an Arrow table, or a DataFrame of pandas or Spark. Those that don't fit
@@ -134,7 +134,7 @@ class PythonCalls(ABC):
         """
         return self.run(Advance(stream, heartbeat_us(at)))
 
-    def insert(self, table: str, rows: Any) -> int:
+    def insert(self, table: str, rows: object) -> int:
         """Add rows to a table, all or none, as `push` takes them. How many they were."""
         return self.run(InsertTableValues(table, rows))
 
@@ -219,7 +219,7 @@ class PythonCalls(ABC):
     @overload
     def create_function(
         self,
-        function: Callable[..., Any] | str,
+        function: Callable[..., object] | str,
         name: str | None = None,
         *,
         arguments: Sequence[str],
@@ -230,7 +230,7 @@ class PythonCalls(ABC):
 
     def create_function(
         self,
-        function: Callable[..., Any] | str | None = None,
+        function: Callable[..., object] | str | None = None,
         name: str | None = None,
         *,
         arguments: Sequence[str],

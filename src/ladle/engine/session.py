@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as replaced
 from datetime import datetime
-from typing import Any
 
 from ladle import sql
 from ladle.access import Role, User
@@ -29,7 +28,7 @@ from ladle.engine.commands import COMMANDS, Follow, Invoke, Register, carry_out,
 from ladle.engine.parts import Parts
 from ladle.engine.places import Places
 from ladle.errors import Denied
-from ladle.handles import Stream, Table
+from ladle.handles import PlanTree, Stream, Table
 from ladle.ingest.clocks import stream_handle
 from ladle.plan import Function, Plan
 from ladle.sql.statement_types import Materialize
@@ -156,14 +155,14 @@ class Session:
             return f"standing query {state.name}\n  {HIDDEN}"
         return self._shown(explaining.of_text(self._parts, state.name, analyze=analyze, to=self.user))
 
-    def explain_tree(self, text: str, *, analyze: bool = False) -> dict[str, Any] | None:
+    def explain_tree(self, text: str, *, analyze: bool = False) -> PlanTree | None:
         """The plan's tree; None of a query that is broken, or whose parts the user does not see."""
         catalog = self.catalog
         state = catalog.query(text)
         if self._hides(sql.bind(text, catalog, self.settings).queries if state is None else state.meaning.queries):
             return None
         told = json.dumps(explaining.tree(self._parts, text, analyze=analyze, to=self.user))
-        tree: dict[str, Any] | None = json.loads(self._shown(told))
+        tree: PlanTree | None = json.loads(self._shown(told))
         return tree
 
     def explain_plan(self, plan: Plan, bound_to: Catalog, *, analyze: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -58,7 +58,7 @@ def run_above(
     return _run(plan, folding.above, relations, now, seconds_max, memory_bytes_max, in_order)
 
 
-def now_parameter(now_us: int | None) -> dict[str, Any]:
+def now_parameter(now_us: int | None) -> dict[str, datetime | None]:
     """NOW as DuckDB is given it: NULL while it is undefined."""
     return {"now": None if now_us is None else to_datetime(now_us).replace(tzinfo=None)}
 
@@ -67,7 +67,7 @@ def _run(
     plan: Plan,
     sql: str,
     relations: Mapping[str, pa.Table],
-    parameters: Mapping[str, Any] | None,
+    parameters: Mapping[str, object] | None,
     seconds_max: float | None,
     memory_bytes_max: int | None,
     in_order: bool,

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, ModuleType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,14 +63,15 @@ def _file_of(function: Function) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _load(function: Function) -> Callable[..., Any]:
-    module: dict[str, Any] = {"__name__": f"ladle_function_{function.name}", **PROVIDED}
+def _load(function: Function) -> Callable[..., object]:
+    module: dict[str, object] = {"__name__": f"ladle_function_{function.name}", **PROVIDED}
     exec(compile_source(function.name, function.source), module)
-    found: Callable[..., Any] = module[function.name]
+    found = module[function.name]
+    assert callable(found), "looked at when it was defined"
     return found
 
 
-def _checked(function: Function, result: Any, rows: int) -> pa.Array:
+def _checked(function: Function, result: object, rows: int) -> pa.Array:
     array = _as_array(function, result)
     if len(array) != rows:
         raise EvaluationError(
@@ -97,7 +97,7 @@ def _checked(function: Function, result: Any, rows: int) -> pa.Array:
         raise EvaluationError(f"Function '{function.name}' returned a value that is no {wanted}: {error}") from None
 
 
-def _as_array(function: Function, result: Any) -> pa.Array:
+def _as_array(function: Function, result: object) -> pa.Array:
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
     if isinstance(result, pa.Array):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from operator import itemgetter
-from typing import Any
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from ladle.archive.order import Part
 from ladle.catalog import Catalog, StreamState
 from ladle.catalog.store import Store
 from ladle.errors import EvaluationError, InvocationTimeout
-from ladle.execute.partials import Columns, KeptPartials, KeyColumns, Leaf, Strips, Tree, leaf_key
+from ladle.execute.partials import Columns, KeptPartials, KeyColumns, Leaf, Strips, Tree, TreeNode, leaf_key
 from ladle.execute.prepared import Ask, Edge, GroupsKey, Prepared, TreeKey, key_of_all
 from ladle.execute.reader import Reader
 from ladle.operators.aggregates import (
@@ -46,7 +45,7 @@ _AHEAD = 8
 _Vectors = Mapping[str, Vector]
 _Fold = Callable[[int, Matches, _Vectors], Strips | Groups]
 """From a segment's number, the rows of it that match, and its columns."""
-_Combine = Callable[[list[Number]], Number]
+_Combine = Callable[[Sequence[Number]], Number]
 
 
 class Aggregates:
@@ -57,7 +56,7 @@ class Aggregates:
         self._lock = threading.Lock()
         self._kept = KeptPartials(store.derived)
         self._layouts: dict[int, Layout] = {}
-        self._too_many: dict[tuple[Any, ...], float] = {}
+        self._too_many: dict[tuple[object, ...], float] = {}
         """Groups that were too many for a tree, and until when that is not tried again."""
         self._dictionaries: WeakValueDictionary[tuple[int, tuple[str, ...]], Dictionary] = WeakValueDictionary()
         """By stream and columns; a dictionary lives as long as a tree has numbers of it."""
@@ -282,10 +281,10 @@ class Aggregates:
 
     # -- what is kept, and what is lacking --
 
-    def _nodes(self, ask: Ask, key: TreeKey) -> list[Any]:
+    def _nodes(self, ask: Ask, key: TreeKey) -> list[TreeNode]:
         """The nodes of a tree for the segments wholly inside; leaves that are not known are noted."""
         tree = ask.trees[key].align(ask.layout)
-        found: list[Any] = []
+        found: list[TreeNode] = []
         for first, last in ask.runs:
             nodes = tree.parts(first, last)
             if nodes is None:
@@ -294,7 +293,7 @@ class Aggregates:
                 found += nodes
         return found
 
-    def _tree(self, ask: Ask, key: TreeKey, combine: Callable[[list[Any]], Any]) -> None:
+    def _tree(self, ask: Ask, key: TreeKey, combine: Callable[[list[TreeNode]], TreeNode]) -> None:
         if key not in ask.trees:
             found = self._kept.get(key)
             if found is None:
@@ -452,7 +451,7 @@ def _groups_key(ask: Ask) -> GroupsKey:
     return (ask.block_id, _key_columns(aggregate), aggregate.names)
 
 
-def _asked_groups(ask: Ask) -> tuple[Any, ...]:
+def _asked_groups(ask: Ask) -> tuple[object, ...]:
     """A tree of groups, and what is made of it: windows of one size may be too many, and of another not."""
     return (*_groups_key(ask), ask.prepared.aggregate.windows)
 

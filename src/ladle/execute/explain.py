@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ladle import sql
 from ladle.catalog import Catalog, QueryState
@@ -19,6 +18,7 @@ from ladle.execute.node_state import answer_in_memory, fold_states, join_states,
 from ladle.execute.past import extent_of, extents_of
 from ladle.execute.plan_tree import States, explain_tree
 from ladle.execute.reader import Reader
+from ladle.handles import PlanTree
 from ladle.plan import Engine, Plan
 from ladle.plan.answering import Folding
 from ladle.sql.statement_types import Materialize
@@ -66,7 +66,7 @@ def tree_of_text(
     kept_of: Callable[[QueryState], KeptAnswer | None],
     *,
     analyze: bool = False,
-) -> dict[str, Any] | None:
+) -> PlanTree | None:
     """The tree of a standing query by its name, or of a SELECT, as plain values; with `analyze`, each node is run and
     measured. None of a query that is broken.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ladle.execute.complete_answers import KeptAnswer
 from ladle.execute.join_answers import CoveredPairs
 from ladle.execute.node_rows import Nodes, PreparedPlan
 from ladle.execute.reader import Reader
+from ladle.json_values import JsonObject
 from ladle.plan import Scan
 
 
@@ -32,12 +32,15 @@ class NodeState:
         kept = f": {self.rows:,} {self.form}, {self.bytes:,} bytes" if self.form else ""
         return f"{self.covered:,} of {self.total:,} {self.unit} covered{kept}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Encode the coverage and what is kept, for EXPLAIN."""
-        return {
-            "coverage": {"covered": self.covered, "total": self.total, "unit": self.unit},
-            "kept": {"rows": self.rows, "bytes": self.bytes, "form": self.form},
-        }
+    @property
+    def coverage(self) -> JsonObject:
+        """The coverage, for EXPLAIN."""
+        return {"covered": self.covered, "total": self.total, "unit": self.unit}
+
+    @property
+    def kept(self) -> JsonObject:
+        """What is kept, for EXPLAIN."""
+        return {"rows": self.rows, "bytes": self.bytes, "form": self.form}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ or block that is gone goes at once. Whoever uses something holds on to it; evict
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from typing import Generic, TypeVar
+from collections.abc import Callable, Container, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ladle.archive.layout import Layout, SegmentKey
 from ladle.derived import Derived, Shelf
@@ -24,6 +24,10 @@ _NUMBER_BYTES = 40
 """What a number in a list takes."""
 
 T = TypeVar("T", Number, Groups)
+
+
+TreeNode: TypeAlias = Any
+"""A node of a tree: a number, or groups. Any: trees of both are kept in one place, and their keys say which it is."""
 
 
 class Tree(Generic[T]):
@@ -101,7 +105,7 @@ class Columns:
         return _SMALL_BYTES + times + keys + sum(vector.nbytes for vector in self.vectors.values())
 
 
-Strips = dict[str, list[Number]]
+Strips = dict[str, Sequence[Number]]
 """The folds of each strip of a segment, by the fold's name."""
 
 

@@ -12,7 +12,6 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ladle import sql
 from ladle.catalog import Catalog, QueryState
 from ladle.catalog.streams import StreamState
 from ladle.execute.node_state import InMemory, Measured, NodeState
+from ladle.handles import PlanTree
 from ladle.plan import AsOf, Engine, Factor, Plan, Window
 from ladle.plan.answering import FoldedNode, Folding
 from ladle.plan.drawing import detail, draw, title
@@ -67,11 +67,11 @@ class ExplainedNode:
     measured: Measured | None
     children: tuple[ExplainedNode, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PlanTree:
         """The tree as nested dictionaries. A sub-tree that was told before is only named."""
         return self._told(set())
 
-    def _told(self, told: set[str]) -> dict[str, Any]:
+    def _told(self, told: set[str]) -> PlanTree:
         """Of a sub-tree that comes again the children are told once."""
         again = bool(self.children) and self.node.digest in told
         told.add(self.node.digest)
@@ -85,7 +85,8 @@ class ExplainedNode:
             "answered": self.answered,
             "shared": self.shared,
             "shared_exactly": self.shared_exactly,
-            **({"coverage": None, "kept": None} if self.state is None else self.state.to_json()),
+            "coverage": None if self.state is None else self.state.coverage,
+            "kept": None if self.state is None else self.state.kept,
             "in_memory": None if self.in_memory is None else asdict(self.in_memory),
             "measured": None if self.measured is None else asdict(self.measured),
             "again": again,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Any
 
 from ladle.archive.layout import Extent, Layout
 from ladle.catalog import Catalog, StreamState
-from ladle.execute.partials import Columns, KeyColumns, Leaf, Tree
+from ladle.execute.partials import Columns, KeyColumns, Leaf, Tree, TreeNode
 from ladle.operators.aggregates import COMBINE, EMPTY, finisher
 from ladle.plan import Scan
 from ladle.plan.answering import FoldedNode
@@ -97,6 +96,6 @@ class Ask:
         self.lacking: set[int] = set()
         """Segments at the edges that lack something."""
         # What this invocation uses, though it be evicted meanwhile.
-        self.trees: dict[TreeKey, Tree[Any]] = {}
+        self.trees: dict[TreeKey, Tree[TreeNode]] = {}
         self.columns: dict[int, Columns] = {}
         self.leaves: dict[int, Leaf] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _SEGMENTS_MIN = 4
 """Fewer are mostly cached, and then read sooner than another thread begins."""
@@ -17,7 +17,7 @@ _R = TypeVar("_R")
 _readers: ThreadPoolExecutor | None = None
 
 
-def side_by_side(call: Callable[..., _R], *arguments: Sequence[Any]) -> list[_R]:
+def side_by_side(call: Callable[..., _R], *arguments: Sequence[object]) -> list[_R]:
     """Call with each argument, on all cores. Neighbours are called on one, as they mostly lie in one file."""
     count, cores = len(arguments[0]), os.cpu_count() or 2
     if count < _SEGMENTS_MIN:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from ladle.delta import Delta
 from ladle.formats.writing import encoded, json_rows, json_values
+from ladle.json_values import JsonObject
 
 PIECE_BYTES = 1 << 16
 _FULL = 0.9
@@ -108,12 +109,12 @@ def cut_all(deltas: Deltas, written: Callable[[list[DeltaPiece]], _T], size: Cal
         yield made
 
 
-def json_delta(delta: Delta) -> dict[str, Any]:
+def json_delta(delta: Delta) -> dict[str, object]:
     """A delta whole, of values that `encoded` has a form for."""
     return json_piece(DeltaPiece(delta))
 
 
-def json_piece(piece: DeltaPiece) -> dict[str, Any]:
+def json_piece(piece: DeltaPiece) -> dict[str, object]:
     """A piece, of values that `encoded` has a form for."""
     delta = piece.delta
     rows = {"inserted": json_rows(delta.inserted), "retracted": json_rows(delta.retracted)}
@@ -156,7 +157,7 @@ def _rows(table: pa.Table, which: slice) -> pa.Table:
     return table.slice(which.start, which.stop - which.start)
 
 
-def _head(delta: Delta) -> dict[str, Any]:
+def _head(delta: Delta) -> JsonObject:
     return {
         "position": delta.position,
         "entry": delta.entry,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -33,7 +32,7 @@ def messages_to_table(messages: Sequence[tuple[str, bytes]], schema: StreamSchem
     )
 
 
-def read_payload(payload: bytes) -> tuple[list[dict[str, Any]], list[Broken]]:
+def read_payload(payload: bytes) -> tuple[list[dict[str, object]], list[Broken]]:
     """The rows of a payload, and what of it is none."""
     try:
         text = payload.decode("utf-8")
@@ -49,8 +48,8 @@ def read_payload(payload: bytes) -> tuple[list[dict[str, Any]], list[Broken]]:
     return _sorted_out(value if isinstance(value, list) else [value])
 
 
-def _lines(lines: Iterable[str]) -> tuple[list[dict[str, Any]], list[Broken]]:
-    rows: list[dict[str, Any]] = []
+def _lines(lines: Iterable[str]) -> tuple[list[dict[str, object]], list[Broken]]:
+    rows: list[dict[str, object]] = []
     broken: list[Broken] = []
     for line in lines:
         try:
@@ -62,8 +61,8 @@ def _lines(lines: Iterable[str]) -> tuple[list[dict[str, Any]], list[Broken]]:
     return rows, broken
 
 
-def _sorted_out(values: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Broken]]:
-    rows: list[dict[str, Any]] = []
+def _sorted_out(values: Iterable[object]) -> tuple[list[dict[str, object]], list[Broken]]:
+    rows: list[dict[str, object]] = []
     broken: list[Broken] = []
     for value in values:
         if isinstance(value, dict):
@@ -73,14 +72,14 @@ def _sorted_out(values: Iterable[Any]) -> tuple[list[dict[str, Any]], list[Broke
     return rows, broken
 
 
-def _loaded(text: str) -> Any:
+def _loaded(text: str) -> object:
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _table(read: Sequence[tuple[str, list[dict[str, Any]], list[Broken]]], schema: StreamSchema) -> pa.Table:
+def _table(read: Sequence[tuple[str, list[dict[str, object]], list[Broken]]], schema: StreamSchema) -> pa.Table:
     rows = [row for _, found, _ in read for row in found]
     broken = [each for _, _, wrong in read for each in wrong]
     topics = [topic for topic, found, _ in read for _ in found] + [topic for topic, _, wrong in read for _ in wrong]

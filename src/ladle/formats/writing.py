@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import IO, Literal
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ladle.columns import Value
 from ladle.present import plain
 
 _BATCH_ROWS = 10_000
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-def write_csv(table: pa.Table, sink: Any, *, header: bool = True) -> None:
+def write_csv(table: pa.Table, sink: IO[bytes], *, header: bool = True) -> None:
     """With a header or without, into a binary file."""
     from pyarrow import csv
 
@@ -36,12 +37,12 @@ def json_lines(table: pa.Table) -> Iterator[str]:
         yield "".join(f"{encoded(row).decode()}\n" for row in rows)
 
 
-def json_rows(table: pa.Table) -> list[dict[str, Any]]:
+def json_rows(table: pa.Table) -> list[dict[str, Value]]:
     """Rows of values that `encoded` has a form for."""
     return [row for rows in row_batches(table) for row in rows]
 
 
-def encoded(value: Any) -> bytes:
+def encoded(value: object) -> bytes:
     """JSON, as short as it can be. A number beyond 64 bits, which orjson has no form for, is none of ours."""
     try:
         return orjson.dumps(value, default=plain)
@@ -49,7 +50,7 @@ def encoded(value: Any) -> bytes:
         return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS)
 
 
-def row_batches(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+def row_batches(table: pa.Table) -> Iterator[list[dict[str, Value]]]:
     """Rows as `json_rows` gives them, a few thousand at a time."""
     names = table.column_names
     # An answer comes in a chunk from each segment: many, of few rows.
@@ -63,11 +64,11 @@ def _csv_has(type_: pa.DataType) -> bool:
     return not (pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
 
 
-def json_values(column: pa.Array) -> list[Any]:
+def json_values(column: pa.Array) -> list[Value]:
     """Values that JSON has."""
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         return _times(column)
-    values: list[Any] = column.to_pylist()
+    values: list[Value] = column.to_pylist()
     return [_worded(value) for value in values] if _needs_words(column) else values
 
 
@@ -83,7 +84,7 @@ def _needs_words(column: pa.Array) -> bool:
     return pa.types.is_nested(type_) and _needs_words(column.flatten())
 
 
-def _worded(value: Any) -> Any:
+def _worded(value: Value) -> Value:
     """Numbers that are not finite as Spark writes them: JSON has none for these."""
     match value:
         case float():
@@ -103,5 +104,5 @@ def _times(column: pa.Array) -> list[str | None]:
     return texts if column.null_count == 0 else [None if text == "NaT" else text for text in texts]
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else encoded(value).decode()

@@ -27,6 +27,7 @@ from ladle.archive.layout import Segments
 from ladle.archive.scan import Counts
 from ladle.archive.segments import DataFile
 from ladle.catalog import Catalog, QueryState, StreamState, Timeline
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.define.table_changes import Tables
 from ladle.derived import Place
@@ -124,7 +125,7 @@ class Maintenance:
         """
         wall_us = self._store.clock.now_us()
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             stream = catalog.stream(known.name)
             floor_us = None if stream is None or stream.id != known.id else stream.logged_floor_us
             if stream is None or floor_us is None or stream.retain_us is None or stream.clock_us is None:
@@ -232,7 +233,7 @@ class Maintenance:
     ) -> None:
         names = [file.name for file in removed]
 
-        def make_entry(newest: Catalog) -> dict[str, object] | None:
+        def make_entry(newest: Catalog) -> Entry | None:
             current = newest.stream(stream.name)
             if current is None or current.id != stream.id or not set(names) <= {file.name for file in current.files}:
                 return None

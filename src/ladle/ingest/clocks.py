@@ -10,6 +10,7 @@ from datetime import datetime
 
 from ladle import catalog as entries
 from ladle.catalog import Catalog, StreamState, may_become_idle
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.clock import FIRST_US, LAST_US, interval_text, moment_of, to_datetime, to_us
 from ladle.define.definitions import base_stream
@@ -31,7 +32,7 @@ def heartbeat(store: Store, stream: str, clock_us: int) -> int | None:
     """Say that a stream has reached a time. The epoch of it; None when its clock was there already."""
     wall_us = store.clock.now_us()
 
-    def make_entry(catalog: Catalog) -> dict[str, object] | None:
+    def make_entry(catalog: Catalog) -> Entry | None:
         state = base_stream(catalog, stream)
         require_time_column(state.name, state.schema, "heartbeat")
         ceiling_us = state.ceiling_us(wall_us)
@@ -68,7 +69,7 @@ class Idleness:
                 held.append(stream.name)
                 continue
 
-            def make_entry(catalog: Catalog, known: StreamState = stream) -> dict[str, object] | None:
+            def make_entry(catalog: Catalog, known: StreamState = stream) -> Entry | None:
                 current = catalog.streams.get(known.name.lower())
                 due = current is not None and current.id == known.id and self._is_due(current)
                 return entries.idle(known.name, self._store.clock.now_us()) if due else None

@@ -22,6 +22,7 @@ from ladle import catalog as entries
 from ladle.archive.files import make_private, storage_error
 from ladle.archive.inbox import Inbox, Pushed, find_key, list_pushed, stored_key
 from ladle.catalog import INBOX, QUARANTINE, BlockPage, Catalog, KeptBlock, StreamState, source_of_key
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.eddy import Account, Policy
 from ladle.eddy.routing import added, merged
@@ -292,7 +293,7 @@ class Ingest:
             if not files and not quarantined:
                 return None
 
-            def make_entry(newest: Catalog) -> dict[str, object] | None:
+            def make_entry(newest: Catalog) -> Entry | None:
                 current = _current(newest, stream_name, stream_id)
                 if current is None or current.batches.get(source, -1) >= batch:
                     return None

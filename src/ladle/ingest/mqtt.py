@@ -11,10 +11,10 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,6 +22,11 @@ from ladle.errors import Closed, PipelineError
 from ladle.formats.messages import messages_to_table
 from ladle.pipeline.spark_reasons import reason_of
 from ladle.schema import StreamSchema
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client as MqttClient
+    from paho.mqtt.client import MQTTMessage
+    from paho.mqtt.reasoncodes import ReasonCode
 
 _log = logging.getLogger(__name__)
 
@@ -111,22 +116,28 @@ class MqttSource:
 
     # -- called by the client's thread --
 
-    def _on_connect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _on_connect(
+        self, client: MqttClient, userdata: object, flags: object, reason: ReasonCode, properties: object
+    ) -> None:
         if reason.is_failure:
             self._fail(f"The broker at {_address(self._options)} refuses the connection: {reason}.")
         else:
             client.subscribe(self._options["topic"], int(self._options.get("qos", "1")))
 
-    def _on_subscribe(self, client: Any, userdata: Any, mid: int, reasons: Any, properties: Any) -> None:
+    def _on_subscribe(
+        self, client: MqttClient, userdata: object, mid: int, reasons: Sequence[ReasonCode], properties: object
+    ) -> None:
         refused = next((reason for reason in reasons if reason.is_failure), None)
         if refused is not None:
             self._fail(f"The broker refuses the subscription to '{self._options['topic']}': {refused}.")
         self._answered.set()
 
-    def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _on_disconnect(
+        self, client: MqttClient, userdata: object, flags: object, reason: ReasonCode, properties: object
+    ) -> None:
         self._fail(f"The connection to the broker at {_address(self._options)} is lost: {reason}.")
 
-    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
+    def _on_message(self, client: MqttClient, userdata: object, message: MQTTMessage) -> None:
         received = _Message(message.topic, bytes(message.payload), message.mid, message.qos)
         while not self._ended.is_set():
             try:
@@ -180,9 +191,9 @@ def forget_session(options: Mapping[str, str]) -> None:
         _log.warning("the broker at %s keeps a session: %s", _address(options), error.message)
 
 
-def _client(options: Mapping[str, str], *, clean_session: bool) -> Any:
+def _client(options: Mapping[str, str], *, clean_session: bool) -> MqttClient:
     paho = _paho()
-    client: Any = paho.Client(
+    client: MqttClient = paho.Client(
         paho.CallbackAPIVersion.VERSION2,
         client_id=options["client_id"],
         clean_session=clean_session,
@@ -200,7 +211,7 @@ def _client(options: Mapping[str, str], *, clean_session: bool) -> Any:
     return client
 
 
-def _connect(client: Any, options: Mapping[str, str], seconds_max: float) -> None:
+def _connect(client: MqttClient, options: Mapping[str, str], seconds_max: float) -> None:
     client.connect_timeout = seconds_max
     try:
         client.connect(options["host"], _port(options), keepalive=_KEEPALIVE_SECONDS)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ladle import catalog as entries
 from ladle.archive.files import make_private
 from ladle.catalog import INBOX, Catalog, SourceState, StreamState, source_of_key
+from ladle.catalog.entry_types import Entry
 from ladle.catalog.store import Store
 from ladle.define.definitions import base_stream, check_name
 from ladle.define.source_definitions import MQTT, ListedSource, checked_options, shown_options
@@ -25,6 +26,7 @@ from ladle.errors import AlreadyExists, LadleError, WarehouseError, unknown
 from ladle.ingest.epochs import Ingest
 from ladle.ingest.running_source import AT_WORK, Defined
 from ladle.pipeline import Attached, Batches, Pipeline
+from ladle.pipeline.interface import OwnBatch
 from ladle.schema import StreamSchema
 from ladle.sql.statement_types import CreateSource
 from ladle.status import SourceStatus
@@ -75,7 +77,7 @@ class Sources:
             attached.await_drained()
         return attached
 
-    def _begin(self, state: StreamState, batches: Any, key: str, *, available_now: bool) -> Attached:
+    def _begin(self, state: StreamState, batches: OwnBatch, key: str, *, available_now: bool) -> Attached:
         """Have a DataFrame's batches taken in, from where the source with that key was."""
         checkpoint = self._store.warehouse.stream(state.id).sources / key
         if key in state.batches and not checkpoint.exists():
@@ -85,7 +87,7 @@ class Sources:
                 hint="restore it, or begin anew under a new source name",
             )
 
-        def run(batch: Any, number: int) -> None:
+        def run(batch: OwnBatch, number: int) -> None:
             self._ingest.take_in(
                 state.name, state.id, key, number, lambda task: self._pipeline().run_batch(task, batch)
             )
@@ -111,7 +113,7 @@ class Sources:
             raise LadleError(f"'{wanted.name}' can't name a source: pushes have it.")
         options = checked_options(wanted.name, wanted.format, wanted.options)
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             known = catalog.source(wanted.name)
             if known is not None:
                 if wanted.if_not_exists:
@@ -134,7 +136,7 @@ class Sources:
         """Drop a source that is defined: stop it, and forget how far it was."""
         dropped: list[SourceState] = []
 
-        def make_entry(catalog: Catalog) -> dict[str, object] | None:
+        def make_entry(catalog: Catalog) -> Entry | None:
             found = catalog.source(name)
             if found is None:
                 if if_exists:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ladle.columns import to_numpy
+from ladle.columns import AnyArray, to_numpy
 from ladle.errors import EvaluationError
 from ladle.operators.exact_sums import ExactSum, exact_sum, exact_sums_by
 from ladle.plan.aggregate import Aggregate, Fold, Make, Output
@@ -43,7 +43,7 @@ _FROM_THE_FIRST: Ids = np.zeros(1, dtype=np.intp)
 EMPTY: dict[Fold, Number] = {Fold.ROWS: 0, Fold.COUNT: 0, Fold.SUM: 0, Fold.MIN: math.inf, Fold.MAX: -math.inf}
 """What nothing folds to. Infinity compares with integers, and no key is a float."""
 
-COMBINE: dict[Fold, Callable[[list[Number]], Number]] = {
+COMBINE: dict[Fold, Callable[[Sequence[Number]], Number]] = {
     Fold.ROWS: sum,
     Fold.COUNT: sum,
     Fold.SUM: sum,
@@ -187,7 +187,7 @@ class Vector:
                 (total,) = exact_sums(self.keys[rows], _FROM_THE_FIRST, self.most * count)
                 return total
 
-    def fold_masked(self, fold: Fold, chosen: Chosen) -> list[Any]:
+    def fold_masked(self, fold: Fold, chosen: Chosen) -> Sequence[Number]:
         """Over the chosen rows of each strip. What nothing folds to is any number."""
         assert self.keys is not None
         match fold:
@@ -206,7 +206,7 @@ class Vector:
             return by_strip(np.add, keys, np.int64)
         return exact_sums(keys, np.arange(0, len(keys), STRIP_ROWS), self.most * STRIP_ROWS)
 
-    def fold_runs(self, fold: Fold, rows: Ids, starts: Ids, longest: int) -> list[Any]:
+    def fold_runs(self, fold: Fold, rows: Ids, starts: Ids, longest: int) -> Sequence[Number]:
         """The fold of each run of rows; each begins where `starts` says, and has at least one."""
         assert self.keys is not None
         match fold:
@@ -255,7 +255,7 @@ def count_rows(rows: Rows) -> int:
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
-def fold_strips(folds: Iterable[tuple[str, Fold, Vector | None]], matches: Matches) -> dict[str, list[Number]]:
+def fold_strips(folds: Iterable[tuple[str, Fold, Vector | None]], matches: Matches) -> dict[str, Sequence[Number]]:
     """The folds, by name, of the matches in each strip of a segment; those of one segment share what they look at."""
     folding: _ByNumber | _ByMask
     folding = _ByMask(matches) if matches.numbers is None else _ByNumber(matches.numbers, matches.rows)
@@ -269,7 +269,7 @@ class _ByNumber:
         self._numbers = numbers
         self._rows = rows
 
-    def fold(self, fold: Fold, vector: Vector | None) -> list[Number]:
+    def fold(self, fold: Fold, vector: Vector | None) -> Sequence[Number]:
         numbers = self._numbers
         if vector is not None and vector.valid is not None:
             numbers = numbers[vector.valid[numbers]]
@@ -293,7 +293,7 @@ class _ByMask:
         self._chosen = Chosen(matches.mask)
         self._counts: list[Number] = list(matches.counts(STRIP_ROWS))
 
-    def fold(self, fold: Fold, vector: Vector | None) -> list[Number]:
+    def fold(self, fold: Fold, vector: Vector | None) -> Sequence[Number]:
         chosen, counts = self._chosen, self._counts
         if vector is not None and vector.valid is not None:
             mask = vector.valid if chosen.mask is None else chosen.mask & vector.valid
@@ -317,7 +317,7 @@ class Chosen:
     def __init__(self, mask: Mask | None) -> None:
         self.mask = mask
         """None: all of them."""
-        self._ones: dict[np.dtype[Any], Keys] = {}
+        self._ones: dict[np.dtype[np.signedinteger], Keys] = {}
 
     def masked(self, keys: Keys, other: int) -> Keys:
         """The keys of the chosen rows, and the other number elsewhere."""
@@ -340,10 +340,10 @@ class Chosen:
         return numbers if self.mask is None else np.where(self.mask, numbers, 0.0)
 
 
-def by_strip(ufunc: np.ufunc, values: npt.NDArray[Any], dtype: type[np.generic] | None = None) -> list[Any]:
+def by_strip(ufunc: np.ufunc, values: AnyArray, dtype: type[np.generic] | None = None) -> list[Number]:
     """The reduction of each strip's values."""
     whole = len(values) - len(values) % STRIP_ROWS
-    found: list[Any] = ufunc.reduce(values[:whole].reshape(-1, STRIP_ROWS), axis=1, dtype=dtype).tolist()
+    found: list[Number] = ufunc.reduce(values[:whole].reshape(-1, STRIP_ROWS), axis=1, dtype=dtype).tolist()
     if whole < len(values):
         found.append(ufunc.reduce(values[whole:], dtype=dtype).item())
     return found

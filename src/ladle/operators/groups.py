@@ -10,18 +10,18 @@ halves, which can't overflow before two thousand million rows are added up.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ladle.columns import from_numpy, to_numpy
+from ladle.columns import AnyArray, from_numpy, to_numpy
 from ladle.operators.aggregates import Vector, count_rows, overflow
 from ladle.operators.exact_sums import Sums, added, rounded, sums_of
-from ladle.operators.panes import Starts
+from ladle.operators.panes import Combine, Starts
 from ladle.plan.aggregate import Aggregate, Fold, Make, Output, Panes, Partial, Windows
 from ladle.plan.keys import INT64_MAX, INT64_MIN
 from ladle.stem.matches import Mask, Rows
@@ -106,8 +106,8 @@ class Folded(NamedTuple):
     of floating point numbers `values` are limbs, from `limb` on, and `high` is what is infinite or NaN.
     """
 
-    values: npt.NDArray[Any]
-    high: npt.NDArray[Any] | None = None
+    values: AnyArray
+    high: AnyArray | None = None
     valid: Mask | None = None
     limb: int | None = None
 
@@ -251,7 +251,7 @@ class Grouping:
         if starts.padded * len(keys) > 2 * _DENSE_MAX:
             raise TooManyGroups
 
-        def of_windows(values: npt.NDArray[Any], combine: Callable[[Any, Any], Any], empty: Any) -> npt.NDArray[Any]:
+        def of_windows(values: AnyArray, combine: Combine, empty: int) -> AnyArray:
             panes = values.reshape(by_pane.shape)
             return starts.combined(panes if len(keys) == panes.shape[1] else panes[:, keys], combine, empty).ravel()
 
@@ -388,7 +388,7 @@ def _added_values(fold: Fold, parts: Sequence[Folded], places: Sequence[_At], si
     return Folded(values, high)
 
 
-_FOLDS: dict[Fold, tuple[int, Callable[[Any, Any], Any]]] = {
+_FOLDS: dict[Fold, tuple[int, Combine]] = {
     Fold.ROWS: (0, np.add),
     Fold.COUNT: (0, np.add),
     Fold.SUM: (0, np.add),
@@ -417,7 +417,7 @@ def _codes(keys: pa.Table) -> tuple[Int64s, Int64s]:
     return (np.cumsum(present) - 1)[codes], first[present]
 
 
-def _column_codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], int]:
+def _column_codes(column: pa.ChunkedArray) -> tuple[AnyArray, int]:
     """A number for each value, and how many numbers there may be."""
     if pa.types.is_integer(column.type) and not column.null_count and len(column):
         # Integers that lie close together are numbers already.
@@ -464,12 +464,12 @@ def _fold(fold: Fold, rows: Folded, codes: Int64s, count: int) -> Folded:
     return Folded(sums, None if high is None else _at(np.add, np.zeros(count, dtype=np.int64), codes, high), valid)
 
 
-def _at(ufunc: np.ufunc, into: npt.NDArray[Any], codes: Int64s, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _at(ufunc: np.ufunc, into: AnyArray, codes: Int64s, values: AnyArray) -> AnyArray:
     ufunc.at(into, codes, values)
     return into
 
 
-def _decoded(keys: npt.NDArray[Any], valid: Mask | None, type_: pa.DataType) -> pa.Array:
+def _decoded(keys: AnyArray, valid: Mask | None, type_: pa.DataType) -> pa.Array:
     """The values of keys."""
     if pa.types.is_floating(type_):
         bits = np.where(keys < 0, _INT64_MIN - keys, keys)
@@ -481,7 +481,7 @@ def _decoded(keys: npt.NDArray[Any], valid: Mask | None, type_: pa.DataType) -> 
     return _array(type_, keys, valid)
 
 
-def _array(type_: pa.DataType, values: npt.NDArray[Any], valid: Mask | None) -> pa.Array:
+def _array(type_: pa.DataType, values: AnyArray, valid: Mask | None) -> pa.Array:
     """Numbers as an array of a type that has as many bits, or is a narrower number."""
     if pa.types.is_floating(type_):
         values = values.astype(f"f{type_.bit_width // 8}")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ladle.columns import AnyArray
 from ladle.plan.aggregate import Windows
 
-Array = npt.NDArray[Any]
+Combine = Callable[[AnyArray, AnyArray], AnyArray]
+"""What makes one of two rows of panes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Starts:
         """Panes with the empty ones."""
         return self.panes + 2 * (self.size - 1)
 
-    def combined(self, panes: Array, combine: Callable[[Any, Any], Any], empty: Any) -> Array:
+    def combined(self, panes: AnyArray, combine: Combine, empty: int) -> AnyArray:
         """Each window's row; `empty` is what changes nothing when it is combined with another value."""
         power = np.full((self.padded, panes.shape[1]), empty, dtype=panes.dtype)
         power[self.size - 1 : self.size - 1 + self.panes] = panes

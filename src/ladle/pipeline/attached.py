@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -91,7 +90,7 @@ class SparkSource:
         self._lost = lost
         self._batch_error: Exception | None = None
         self._progressed = False
-        self._query: Any = None
+        self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()

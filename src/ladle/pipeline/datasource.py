@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -34,9 +34,10 @@ from pyspark.sql.types import StructType
 
 from ladle.delta import ChangeOptions, Delta, Expirations, Moment, ToStream, change_names, change_rows
 from ladle.errors import LadleError, WarehouseError, unknown
+from ladle.json_values import JsonFields
 from ladle.pipeline.spark_session import make_active
 from ladle.pipeline.workers import prepare_local
-from ladle.schema import quoted, type_name
+from ladle.schema import StreamSchema, quoted, type_name
 
 FORMAT = "ladle"
 _URL = "http://127.0.0.1:8642"
@@ -51,14 +52,37 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Where Spark tells a task of a streaming query's micro-batch whose it is. The id is in the query's checkpoint."""
 
 
+class ServedAnswer(Protocol):
+    """What is looked at of an answer."""
+
+    @property
+    def table(self) -> pa.Table:
+        """Its rows."""
+        ...
+
+
+class ServedStream(Protocol):
+    """What is looked at of a stream."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def schema(self) -> StreamSchema:
+        """Its columns."""
+        ...
+
+
 class SparkServer(Protocol):
     """What is asked of a server: `ladle.client.remote_database.RemoteDatabase`."""
 
-    def sql(self, text: str) -> Any:
+    def sql(self, text: str) -> ServedAnswer:
         """Run one statement."""
         ...
 
-    def invoke(self, name: str, *, now: str | None = None) -> Any:
+    def invoke(self, name: str, *, now: str | None = None) -> ServedAnswer:
         """The answer of a standing query."""
         ...
 
@@ -77,11 +101,11 @@ class SparkServer(Protocol):
         """The names and types of a query's columns; None if they are not known."""
         ...
 
-    def streams(self) -> list[Any]:
+    def streams(self) -> Sequence[ServedStream]:
         """The streams of the server."""
         ...
 
-    def push(self, stream: str, rows: Any, *, wait: bool = False, key: str | None = None) -> int | None:
+    def push(self, stream: str, rows: object, *, wait: bool = False, key: str | None = None) -> int | None:
         """Push rows into a stream."""
         ...
 
@@ -234,7 +258,8 @@ class _AnswerReader(DataSourceReader):
         return _in_spark_types([answer.table], self._schema)
 
 
-Offset = dict[str, Any]
+Offset: TypeAlias = JsonFields
+"""Where a stream of Spark's is, as Spark keeps it."""
 """`{"position": text}`; of older checkpoints, and where a program says so, `{"epoch": number}`."""
 
 
@@ -258,7 +283,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Since when nothing but NOW moved."""
         self._server: SparkServer | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_server": None}
 
     def initialOffset(self) -> Offset:
@@ -274,7 +299,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return {"epoch": int(starting)}
 
-    def latestOffset(self, start: Offset, limit: Any) -> Offset:
+    def latestOffset(self, start: Offset, limit: object) -> Offset:
         """The newest position, or the one before while nothing changed since: NOW alone makes no batch."""
         newest = self._newest() if self._last is None else self._last
         after = _since(start)

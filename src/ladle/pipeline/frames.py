@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import TypeGuard
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -14,12 +14,12 @@ from ladle.interrupt import run_apart
 from ladle.pipeline.spark_reasons import reason_of
 
 
-def is_frame(rows: object) -> bool:
+def is_frame(rows: object) -> TypeGuard[DataFrame]:
     """Whether what was pushed is a Spark DataFrame."""
     return isinstance(rows, DataFrame)
 
 
-def collected(frame: Any) -> pa.Table:
+def collected(frame: DataFrame) -> pa.Table:
     """All rows, through the driver: a push is durable and counts as a whole. One job, which Ctrl-C cancels."""
     if frame.isStreaming:
         raise Unsupported(

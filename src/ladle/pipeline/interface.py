@@ -26,10 +26,15 @@ class FileRelation:
     factors: tuple[str, ...]
 
 
-Relation: TypeAlias = FileRelation | Any
+Relation: TypeAlias = FileRelation | pa.Table
 """What a residual reads under a name: files, or an Arrow table."""
 
-BatchRunner = Callable[[Any, int], None]
+OwnBatch: TypeAlias = Any
+"""A micro-batch, or what delivers them, as a pipeline has it. Any: each takes its own alone, and gets it from whoever
+attached it; Spark's are DataFrames.
+"""
+
+BatchRunner = Callable[[OwnBatch, int], None]
 """Takes a micro-batch in: the batch, and its number in the source."""
 
 
@@ -93,7 +98,7 @@ class Pipeline(Protocol):
         """One job over pushed files, in their order."""
         ...
 
-    def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
+    def run_batch(self, task: EpochTask, batch: OwnBatch) -> list[Manifest]:
         """One job over a micro-batch."""
         ...
 
@@ -126,7 +131,7 @@ class Pipeline(Protocol):
         self,
         stream: str,
         source: str,
-        batches: Any,
+        batches: OwnBatch,
         checkpoint: Path,
         run: BatchRunner,
         *,
@@ -136,11 +141,11 @@ class Pipeline(Protocol):
         """Let batches flow into a stream, each by a call of `run`; `checkpoint` says how far it is."""
         ...
 
-    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> OwnBatch:
         """What a source that is defined in SQL delivers, to be attached; `schema` has the stream's columns."""
         ...
 
-    def batch_schema(self, batches: Any) -> pa.Schema:
+    def batch_schema(self, batches: OwnBatch) -> pa.Schema:
         """The columns of what is to be attached; refuses what can't be."""
         ...
 

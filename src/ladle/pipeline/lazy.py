@@ -14,14 +14,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from ladle.config import SparkStart
 from ladle.errors import Closed, LadleError, PipelineError
 from ladle.interrupt import in_main_thread, run_apart
-from ladle.pipeline.interface import Attached, BatchRunner, Relation
+from ladle.pipeline.interface import Attached, BatchRunner, OwnBatch, Relation
 from ladle.pipeline.residuals import Residuals
 from ladle.pipeline.spark_reasons import reason_of
 from ladle.plan import Plan
@@ -77,7 +77,7 @@ class LazyPipeline:
         """Take in pushed files."""
         return self._run(lambda spark: spark.run_pushed(task, files))
 
-    def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
+    def run_batch(self, task: EpochTask, batch: OwnBatch) -> list[Manifest]:
         """Take in a micro-batch of a source."""
         return self._run(lambda spark: spark.run_batch(task, batch))
 
@@ -109,11 +109,11 @@ class LazyPipeline:
             return self._residuals.analyse(plan, relations, seconds_max)
         return self._run(lambda spark: spark.analyse(plan, relations))
 
-    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> OwnBatch:
         """The streaming DataFrame of a source that is defined in SQL."""
         return self._run(lambda spark: spark.read(form, options, schema))
 
-    def batch_schema(self, batches: Any) -> pa.Schema:
+    def batch_schema(self, batches: OwnBatch) -> pa.Schema:
         """The schema of a streaming DataFrame."""
         return self._run(lambda spark: spark.batch_schema(batches), of=batches)
 
@@ -121,7 +121,7 @@ class LazyPipeline:
         self,
         stream: str,
         source: str,
-        batches: Any,
+        batches: OwnBatch,
         checkpoint: Path,
         run: BatchRunner,
         *,
@@ -163,7 +163,7 @@ class LazyPipeline:
                 run_apart(self._pipeline.close, lambda: None)
                 self._pipeline = None
 
-    def _run(self, work: Callable[[SparkPipeline], Result], of: Any = None, *, group: str | None = None) -> Result:
+    def _run(self, work: Callable[[SparkPipeline], Result], of: object = None, *, group: str | None = None) -> Result:
         """Have Spark do something, by the calling thread or, where Ctrl-C may come, by another. Jobs that somebody may
         want to end all at once are in a `group`.
         """
@@ -199,7 +199,7 @@ class LazyPipeline:
             hint="try again: another is started; what was received is safe; attach sources again",
         )
 
-    def _spark(self, of: Any = None) -> SparkPipeline:
+    def _spark(self, of: object = None) -> SparkPipeline:
         """The pipeline; with a DataFrame whose session is there already, that session is taken."""
         with self._lock:
             if self._closed:
@@ -221,7 +221,7 @@ class LazyPipeline:
                     raise
             return self._pipeline
 
-    def _start(self, of: Any) -> SparkPipeline:
+    def _start(self, of: object) -> SparkPipeline:
         _log.info("starting Spark")
         from ladle.pipeline.spark import SparkPipeline
         from ladle.pipeline.spark_session import Start, check_session, session_of

@@ -13,7 +13,6 @@ import threading
 import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
 
 from pyspark import SparkContext
 
@@ -40,8 +39,8 @@ class _ResidualServer:
                 else:
                     threading.Thread(target=self._do, args=(what, number, arguments), daemon=True).start()
 
-    def _do(self, what: str, number: int, arguments: tuple[Any, ...]) -> None:
-        outcome: Any
+    def _do(self, what: str, number: int, arguments: tuple[object, ...]) -> None:
+        outcome: object
         try:
             outcome = self._pipeline.in_group(_group(number), lambda spark: getattr(spark, what)(*arguments))
             stuck = False

@@ -21,7 +21,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from multiprocessing.connection import Connection
-from typing import Any
 
 import pyarrow as pa
 
@@ -72,7 +71,7 @@ class Residuals:
         if process is not None:
             process.end()
 
-    def _ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float, grace_seconds: float = 0.0) -> Any:
+    def _ask(self, what: str, arguments: tuple[object, ...], seconds_max: float, grace_seconds: float = 0.0) -> object:
         for _ in range(_ATTEMPTS):
             try:
                 return self._running().ask(what, arguments, seconds_max + grace_seconds)
@@ -130,7 +129,7 @@ class _Process:
             self._connection.send(start)  # and not as an argument, which others on the machine could read
         self._sending = threading.Lock()
         self._ending = threading.Lock()
-        self._waiting: dict[int, Future[tuple[Any, bool]]] = {}
+        self._waiting: dict[int, Future[tuple[object, bool]]] = {}
         self._numbers = count()
         self._jvm: int | None = None
         self.gone = False
@@ -148,10 +147,10 @@ class _Process:
         self._jvm = started
         threading.Thread(target=self._listen, name="ladle-residuals", daemon=True).start()
 
-    def ask(self, what: str, arguments: tuple[Any, ...], seconds_max: float) -> Any:
+    def ask(self, what: str, arguments: tuple[object, ...], seconds_max: float) -> object:
         """What the process answers, or raises; TimeoutError if it does neither, and it is ended."""
         number = next(self._numbers)
-        future: Future[tuple[Any, bool]] = Future()
+        future: Future[tuple[object, bool]] = Future()
         self._waiting[number] = future
         try:
             self._send(what, number, arguments)
@@ -186,7 +185,7 @@ class _Process:
             self._python.wait()
             self._scratch.cleanup()
 
-    def _stop(self, number: int, future: Future[tuple[Any, bool]]) -> None:
+    def _stop(self, number: int, future: Future[tuple[object, bool]]) -> None:
         """Cancel one thing; a second Ctrl-C meanwhile ends it all at once."""
         stuck = True
         try:
@@ -198,7 +197,7 @@ class _Process:
             if stuck:
                 self.end()
 
-    def _send(self, what: str, number: int, arguments: tuple[Any, ...]) -> None:
+    def _send(self, what: str, number: int, arguments: tuple[object, ...]) -> None:
         try:
             with self._sending:
                 self._connection.send((what, number, arguments))

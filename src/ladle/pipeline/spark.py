@@ -18,15 +18,17 @@ from datetime import UTC, datetime
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkContext, TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from ladle.archive.scan import Request
 from ladle.clock import to_datetime
@@ -39,6 +41,7 @@ from ladle.errors import (
     TypeMismatch,
     Unsupported,
 )
+from ladle.json_values import Json, JsonRow
 from ladle.pipeline.attached import SparkSource
 from ladle.pipeline.interface import Attached, BatchRunner, Relation
 from ladle.pipeline.readers import streaming_frame
@@ -62,8 +65,17 @@ _WORK = "ladle.work"
 _LAST_BREATH_SECONDS_MAX = 2.0
 
 Result = TypeVar("Result")
-Work = Callable[[int, int], Any]
+_Item = TypeVar("_Item")
+Work = Callable[[int, int], Json]
 """What a task does, by the numbers of its partition and attempt; its reply is JSON."""
+
+
+class _ReplyReader(Protocol):
+    """What PySpark reads a task's results with."""
+
+    def loads(self, results: bytes) -> Iterable[str]:
+        """The results of one task."""
+        ...
 
 
 class SparkPipeline:
@@ -122,7 +134,7 @@ class SparkPipeline:
 
     def stray_tasks(self) -> int:
         """How many tasks run of jobs that were cancelled or failed: Spark asks tasks to end, and waits for none."""
-        tracker: Any = self.session.sparkContext._jsc.sc().statusTracker()
+        tracker: JavaObject = self.session.sparkContext._jsc.sc().statusTracker()
         running = sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         # Not read at one moment: a job that just began may have more tasks than there were before.
@@ -142,12 +154,12 @@ class SparkPipeline:
         finally:
             with suppress(OSError, Py4JError):  # the JVM may be gone
                 context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]
-        return [Manifest.from_json(reply) for reply in replies]
+        return [Manifest.from_json(json.loads(reply)) for reply in replies]
 
     def _told(self, tasks: int) -> RDD[str]:
         """A job of so many tasks, which are told what to do when it is run."""
 
-        def work(partition: int, attempt: int) -> Any:
+        def work(partition: int, attempt: int) -> Json:
             task, groups = pickle.loads(base64.b64decode(_context().getLocalProperty(_WORK) or ""))
             return run_pushed(task, partition, attempt, groups[partition]).to_json()
 
@@ -177,7 +189,7 @@ class SparkPipeline:
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
-        def work(partition: int, attempt: int) -> Any:
+        def work(partition: int, attempt: int) -> Json:
             return run_backfills(groups[partition]).to_json()
 
         return reduce(Backfilled.plus, map(Backfilled.from_json, self._run(len(groups), work)))
@@ -187,7 +199,7 @@ class SparkPipeline:
         cores = max(self.session.sparkContext.defaultParallelism - 1, 1)
         groups = _split(tasks, min(cores, len(tasks)))
 
-        def work(partition: int, attempt: int) -> Any:
+        def work(partition: int, attempt: int) -> Json:
             joined = run_joins(groups[partition])
             return [dict(joined.failures), joined.unfinished, joined.bytes_read]
 
@@ -265,7 +277,7 @@ class SparkPipeline:
         """The streaming DataFrame of a source that is defined in SQL."""
         return streaming_frame(self.session, form, options, _spark_schema(schema))
 
-    def batch_schema(self, batches: Any) -> pa.Schema:
+    def batch_schema(self, batches: object) -> pa.Schema:
         """The schema of a streaming DataFrame; anything else is refused."""
         if type(batches).__module__.startswith("pyspark.sql.connect"):
             raise Unsupported("A Spark Connect DataFrame can't be attached.", hint="use a classic SparkSession")
@@ -307,8 +319,8 @@ class SparkPipeline:
             with suppress(OSError, Py4JError):  # it may go meanwhile
                 self.session.stop()
 
-    def _run(self, tasks: int, work: Work) -> list[Any]:
-        return self._gathered(self._job(tasks, work), tasks)
+    def _run(self, tasks: int, work: Work) -> list[JsonRow]:
+        return [json.loads(reply) for reply in self._gathered(self._job(tasks, work), tasks)]
 
     def _job(self, tasks: int, work: Work) -> RDD[str]:
         """So many tasks, which have nothing but their numbers: an RDD, because a DataFrame would be planned each time
@@ -320,14 +332,15 @@ class SparkPipeline:
 
         return self.session.sparkContext.parallelize(range(tasks), tasks).mapPartitionsWithIndex(run)
 
-    def _gathered(self, job: RDD[str], tasks: int) -> list[Any]:
+    def _gathered(self, job: RDD[str], tasks: int) -> list[str]:
         """The tasks' replies, a list of one from each. Handed over by call: PySpark's `collect` does it through a
         socket that takes eight calls more, and one that closes early looks like the end.
         """
-        read: Any = job._jrdd_deserializer.serializer  # type: ignore[attr-defined]  # inside of the one of batches
+        # inside of the one of batches
+        read: _ReplyReader = job._jrdd_deserializer.serializer  # type: ignore[attr-defined]
         with _failing_clearly():
             gathered = job._jrdd.collect()
-            return [json.loads(reply) for number in range(tasks) for reply in read.loads(gathered.get(number))]
+            return [reply for number in range(tasks) for reply in read.loads(gathered.get(number))]
 
 
 def _context() -> TaskContext:
@@ -368,7 +381,7 @@ def _refused(error: BaseException, relations: Iterable[str], *, while_binding: b
     return EvaluationError(told if told.startswith("[") else f"Spark can't compute this: {told}")
 
 
-def _arguments(plan: Plan, now: datetime | None) -> dict[str, Any] | None:
+def _arguments(plan: Plan, now: datetime | None) -> dict[str, datetime | None] | None:
     return {"now": now} if plan.residual.uses_now else None
 
 
@@ -411,7 +424,7 @@ def _frame(session: SparkSession, relation: Relation) -> DataFrame:
     return reduce(DataFrame.where, reversed(conditions), frame).select(*map(quoted, request.columns))
 
 
-def _spark_schema(schema: pa.Schema) -> Any:
+def _spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
@@ -430,7 +443,7 @@ def _in_utc(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _split(items: Sequence[Any], count: int) -> list[list[Any]]:
+def _split(items: Sequence[_Item], count: int) -> list[list[_Item]]:
     """Neighbouring items in `count` groups of about the same size, in order."""
     bounds = [len(items) * number // count for number in range(count + 1)]
     return [list(items[start:stop]) for start, stop in pairwise(bounds)]

@@ -22,9 +22,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urlsplit
 
+from py4j.java_gateway import JavaClass, JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
@@ -81,17 +82,17 @@ def keeping_active(session: SparkSession) -> Iterator[None]:
                 _sessions(session).clearActiveSession()
 
 
-def _sessions(session: SparkSession) -> Any:
+def _sessions(session: SparkSession) -> JavaClass:
     return SparkSession._get_j_spark_session_class(session._jvm)
 
 
-def is_alive(gateway: Any) -> bool:
+def is_alive(gateway: JavaGateway) -> bool:
     """Whether a JVM runs; one that was not launched by this process is taken at its word."""
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process is None or process.poll() is None
 
 
-def let_go(gateway: Any) -> None:
+def let_go(gateway: JavaGateway) -> None:
     """End a JVM if it still runs, and make pyspark forget it, so that another can be started."""
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is not None:
@@ -138,12 +139,12 @@ def _spawn(conf: SparkConf, address: Path, noise: IO[bytes]) -> subprocess.Popen
     )
 
 
-def _dial(address: bytes, process: subprocess.Popen[bytes]) -> Any:
+def _dial(address: bytes, process: subprocess.Popen[bytes]) -> JavaGateway:
     """pyspark's way to a JVM that runs: its port, and a secret after its length, in the environment."""
     port, length = struct.unpack(">ii", address[:8])
     os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": address[8 : 8 + length].decode()}
     try:
-        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+        gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             del os.environ[name]
@@ -186,8 +187,8 @@ class Start:
                 self._launch(noise)
                 session: SparkSession = self._builder().getOrCreate()
                 self._heed_cancel()
-                accumulators: Any = session.sparkContext._accumulatorServer
-                accumulators.handle_error = lambda *_: None
+                server = session.sparkContext._accumulatorServer
+                server.handle_error = lambda *_: None  # type: ignore[method-assign]
                 if not self._local:
                     prepare_workers(session.sparkContext)
             except Exception as error:
@@ -243,8 +244,8 @@ class Start:
             if SparkContext._gateway is not None:
                 let_go(SparkContext._gateway)
 
-    def _builder(self) -> Any:
-        builder: Any = SparkSession.builder
+    def _builder(self) -> SparkSession.Builder:
+        builder: SparkSession.Builder = SparkSession.builder
         for name, value in self._settings().items():
             builder = builder.config(name, value)
         return builder
@@ -305,7 +306,7 @@ def check_reachable(master: str) -> None:
     )
 
 
-def session_of(batches: Any) -> Any | None:
+def session_of(batches: object) -> SparkSession | None:
     """A DataFrame's session, unless it was stopped or its JVM is gone."""
     session = getattr(batches, "sparkSession", None)
     context = getattr(session, "sparkContext", None)
@@ -313,7 +314,7 @@ def session_of(batches: Any) -> Any | None:
     return None if stopped else session
 
 
-def check_session(session: Any) -> None:
+def check_session(session: SparkSession) -> None:
     """Refuse a session that a user gave and that can't run epochs."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise PipelineError(

@@ -6,7 +6,7 @@ A residual that takes too long is cancelled as a whole, and Spark ends the worke
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
@@ -16,10 +16,13 @@ from ladle.errors import EvaluationError
 from ladle.evaluate.user_functions import call
 from ladle.plan import Function
 
+if TYPE_CHECKING:
+    from pyspark.sql._typing import UserDefinedFunctionLike
+
 _SAID = re.compile(r"^(?:ladle\.errors\.)?EvaluationError: (.*)$", re.M)
 
 
-def vectorised(function: Function) -> Any:
+def vectorised(function: Function) -> UserDefinedFunctionLike:
     """What `session.udf.register` takes."""
 
     def called(*arguments: pa.Array) -> pa.Array:

@@ -6,12 +6,13 @@ outputs are made of them and of the groups at the end: an average is a sum and a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import gcd
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ladle.json_values import JsonFields, JsonObject
 
 
 class Fold(Enum):
@@ -95,19 +96,20 @@ class Aggregate:
         """The partials as short texts, by which those of other queries are known."""
         return tuple(f"{partial.fold.value} {partial.column or '*'}" for partial in self.partials)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode the aggregate."""
         windows = self.windows
-        spans = None if windows is None else [windows.column, windows.size_us, windows.slide_us, windows.offset_us]
-        return {
+        value: JsonObject = {
             "groups": list(self.groups),
             "partials": [[partial.fold.value, partial.column] for partial in self.partials],
             "outputs": [[output.make.value, output.at, output.count] for output in self.outputs],
-            **({} if spans is None else {"windows": spans}),
         }
+        if windows is not None:
+            value["windows"] = [windows.column, windows.size_us, windows.slide_us, windows.offset_us]
+        return value
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Aggregate:
+    def from_json(value: JsonFields) -> Aggregate:
         """Decode the aggregate."""
         return Aggregate(
             tuple(value["groups"]),

@@ -9,10 +9,10 @@ not load the parser to answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
+from ladle.json_values import Json, JsonRow
 from ladle.plan.aggregate import Aggregate
 from ladle.schema import decode_schema, encode_schema
 
@@ -42,7 +42,7 @@ class Folding:
     reads: frozenset[str] = frozenset()
     """The relations of scans and tables that the statement reads beside the nodes' rows."""
 
-    def to_json(self, schema: pa.Schema | None) -> list[Any]:
+    def to_json(self, schema: pa.Schema | None) -> list[Json]:
         """`schema` is the answer's, which is not written down again."""
         nodes = [
             [
@@ -57,7 +57,7 @@ class Folding:
         return [nodes, self.above, self.uses_now, sorted(self.reads)]
 
     @staticmethod
-    def from_json(value: list[Any], schema: pa.Schema | None) -> Folding:
+    def from_json(value: JsonRow, schema: pa.Schema | None) -> Folding:
         """Decode the folding of a plan with this schema."""
         assert schema is not None, "only Spark runs a plan without one"
         nodes, above, uses_now, reads = value

@@ -7,9 +7,9 @@ committed up to it, at the NOW that followed from it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ladle.clock import to_datetime
+from ladle.json_values import Json, JsonRow
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class AsOf:
         return f"TIMESTAMP AS OF '{to_datetime(self.us).isoformat(' ').removesuffix('+00:00')}'"
 
 
-def as_of_to_json(as_of: AsOf) -> list[Any]:
+def as_of_to_json(as_of: AsOf) -> list[Json]:
     """Encode the moment at which a relation is read."""
     return [as_of.us, as_of.entry, list(as_of.streams), list(as_of.tables)]
 
 
-def as_of_from_json(value: list[Any] | None) -> AsOf | None:
+def as_of_from_json(value: JsonRow | None) -> AsOf | None:
     """None for plans that have none, and for those of versions that knew of none."""
     if value is None:
         return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
+from ladle.json_values import JsonFields, JsonObject
 from ladle.schema import Column, decode_schema, encode_schema, type_name
 
 _RESULT = "returns"
@@ -50,18 +50,20 @@ class Function:
         """Whether queries may have the one in the other's place."""
         return self.arguments == other.arguments and self.returns == other.returns
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+    def __deepcopy__(self, memo: dict[int, object]) -> Function:
         return self
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode the function for the log."""
         fields = [pa.field(parameter.name, parameter.type) for parameter in self.parameters]
         types = encode_schema(pa.schema([*fields, pa.field(_RESULT, self.returns)]))
-        language = {"language": "sql"} if self.inlined else {}
-        return {"id": self.id, "name": self.name, "types": types, "source": self.source, **language}
+        value: JsonObject = {"id": self.id, "name": self.name, "types": types, "source": self.source}
+        if self.inlined:
+            value["language"] = "sql"
+        return value
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> Function:
+    def from_json(value: JsonFields) -> Function:
         """Decode the function from the log."""
         *parameters, result = decode_schema(value["types"])
         columns = tuple(Column(field.name, field.type) for field in parameters)

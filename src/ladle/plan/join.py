@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ladle.json_values import Json, JsonRow
 from ladle.plan.function import Function
 from ladle.plan.translation import translation
 from ladle.plan.window import MAX_US, MIN_US, TimeWindow, Window
@@ -190,16 +191,16 @@ def _days(months: int, days: int) -> int:
     return months * days * _DAY_US
 
 
-def join_to_json(join: SharedJoin) -> list[Any]:
+def join_to_json(join: SharedJoin) -> list[Json]:
     """Encode a join of scans."""
-    edges = [
+    edges: list[Json] = [
         [edge.left, edge.right, edge.pair.left, edge.pair.right, [_factor_to_json(f) for f in edge.pair.factors]]
         for edge in join.edges
     ]
     return [join.relation, edges, [list(column) for column in join.columns]]
 
 
-def join_from_json(value: list[Any], functions: Mapping[int, Function]) -> SharedJoin:
+def join_from_json(value: JsonRow, functions: Mapping[int, Function]) -> SharedJoin:
     """Decode a join of scans; `functions` are those that its keys may call, by id."""
     relation, edges, columns = value
     return SharedJoin(
@@ -212,19 +213,19 @@ def join_from_json(value: list[Any], functions: Mapping[int, Function]) -> Share
     )
 
 
-def _factor_to_json(factor: JoinFactor) -> list[Any]:
+def _factor_to_json(factor: JoinFactor) -> list[Json]:
     return [factor.relop.value, *(_key_to_json(key) for key in (factor.left, factor.right))]
 
 
-def _factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> JoinFactor:
+def _factor_from_json(value: JsonRow, functions: Mapping[int, Function]) -> JoinFactor:
     relop, left, right = value
     return JoinFactor(_key_from_json(left, functions), Relop(relop), _key_from_json(right, functions))
 
 
-def _key_to_json(key: JoinKey) -> list[Any]:
+def _key_to_json(key: JoinKey) -> list[Json]:
     return [key.sql, list(key.columns), key.duckdb, [function.id for function in key.functions]]
 
 
-def _key_from_json(value: list[Any], functions: Mapping[int, Function]) -> JoinKey:
+def _key_from_json(value: JsonRow, functions: Mapping[int, Function]) -> JoinKey:
     sql, columns, duckdb, called = value
     return JoinKey(sql, tuple(columns), duckdb, tuple(functions[number] for number in called))

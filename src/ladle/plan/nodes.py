@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
+from ladle.json_values import Json
 from ladle.plan.as_of import AsOf, as_of_to_json
 from ladle.plan.query import Factor
 from ladle.plan.scalars import Comparison, Scalar, SortKey
@@ -60,12 +60,12 @@ class Node:
         return ()
 
     @property
-    def parts(self) -> tuple[Any, ...]:
+    def parts(self) -> tuple[object, ...]:
         """The values of its own fields, in order: all but its columns and its children."""
         return tuple(getattr(self, each.name) for each in fields(self) if each.name not in _NOT_PARTS)
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children, as values that JSON has: its parts, unless it says
         otherwise.
         """
@@ -101,7 +101,7 @@ class StreamScan(Node):
     as_of: AsOf | None = None
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         factors = sorted({factor.sql for factor in self.factors})
         return [self.stream.lower(), window_to_json(self.window), factors, *_moment(self.as_of)]
@@ -115,7 +115,7 @@ class TableScan(Node):
     as_of: AsOf | None = None
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         return [self.table.lower(), *_moment(self.as_of)]
 
@@ -177,9 +177,9 @@ class Join(Binary):
     condition: Scalar | None
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
-        return [self.kind.value, sorted(map(_content, self.comparisons)), _content(self.condition)]
+        return [self.kind.value, sorted(map(_content, self.comparisons), key=json.dumps), _content(self.condition)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +288,7 @@ class Fragment(Node):
         return self.inputs
 
     @property
-    def content(self) -> list[Any]:
+    def content(self) -> list[Json]:
         """What its identity is made of: its text, and the names of its children's columns."""
         # A fragment's text names the columns of its children.
         return [self.sql, [list(child.names) for child in self.inputs]]
@@ -324,7 +324,7 @@ _NOT_PARTS = ("columns", "child", "left", "right", "inputs")
 """What nodes call their columns and their children."""
 
 
-def _scalars(part: Any) -> Iterator[Scalar]:
+def _scalars(part: object) -> Iterator[Scalar]:
     match part:
         case Scalar():
             yield part
@@ -337,7 +337,7 @@ def _scalars(part: Any) -> Iterator[Scalar]:
                 yield from _scalars(each)
 
 
-def _content(part: Any) -> Any:
+def _content(part: object) -> Json:
     """A part of a node as a value that JSON has."""
     match part:
         case Scalar():
@@ -355,5 +355,5 @@ def _content(part: Any) -> Any:
     raise TypeError(f"say what {type(part).__name__} is as JSON, here or in the node's content")
 
 
-def _moment(as_of: AsOf | None) -> list[Any]:
+def _moment(as_of: AsOf | None) -> list[Json]:
     return [] if as_of is None else [as_of_to_json(as_of)]

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 
+from ladle.json_values import Json, JsonFields, JsonRow
 from ladle.plan.answering import Folding
 from ladle.plan.as_of import AsOf, as_of_from_json, as_of_to_json
 from ladle.plan.function import Function
@@ -187,15 +188,40 @@ class Plan:
         return any(as_of is not None for as_of in moments)
 
 
-def factor_to_json(factor: Factor) -> list[Any]:
+class ScanJson(TypedDict):
+    """A scan as it is written."""
+
+    relation: str
+    stream: str
+    factors: list[JsonRow]
+    window: JsonFields
+    columns: list[str]
+    as_of: NotRequired[JsonRow]
+
+
+class PlanJson(TypedDict):
+    """A bound query as it is written."""
+
+    sql: str
+    scans: list[ScanJson]
+    residual: JsonRow
+    schema: str | None
+    queries: list[str]
+    functions: NotRequired[list[JsonFields]]
+    joined: NotRequired[list[JsonRow]]
+    """The residual over the joins' pairs, and then the joins."""
+    tables: NotRequired[list[JsonRow]]
+
+
+def factor_to_json(factor: Factor) -> list[Json]:
     """Encode a factor."""
-    value: list[Any] = [factor.sql, factor.duckdb, list(factor.columns)]
+    value: list[Json] = [factor.sql, factor.duckdb, list(factor.columns)]
     if factor.functions:
         return [*value, None, [function.id for function in factor.functions]]
     return value if factor.ranges is None else [*value, factor.ranges.to_json()]
 
 
-def factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> Factor:
+def factor_from_json(value: JsonRow, functions: Mapping[int, Function]) -> Factor:
     """Decode a factor; `functions` are those that it may call, by id."""
     sql, duckdb, columns, *more = value
     ranges, called = more if len(more) == 2 else (more[0] if more else None, ())
@@ -208,51 +234,50 @@ def factor_from_json(value: list[Any], functions: Mapping[int, Function]) -> Fac
     )
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: Plan) -> PlanJson:
     """Encode a bound query."""
     joined = plan.joined
-    return {
+    value: PlanJson = {
         "sql": plan.sql,
-        "scans": [
-            {
-                "relation": scan.relation,
-                "stream": scan.block.stream,
-                "factors": [factor_to_json(factor) for factor in scan.block.factors],
-                "window": window_to_json(scan.window),
-                "columns": list(scan.columns),
-                **({} if scan.as_of is None else {"as_of": as_of_to_json(scan.as_of)}),
-            }
-            for scan in plan.scans
-        ],
+        "scans": [_scan_to_json(scan) for scan in plan.scans],
         "residual": _residual_to_json(plan.residual, plan.schema),
         "schema": None if plan.schema is None else encode_schema(plan.schema),
         "queries": list(plan.queries),
-        **({"functions": [function.to_json() for function in plan.functions]} if plan.functions else {}),
-        **(
-            {
-                "joined": [
-                    _residual_to_json(joined.residual, plan.schema),
-                    *(join_to_json(join) for join in joined.joins),
-                ]
-            }
-            if joined is not None
-            else {}
-        ),
-        **({"tables": [_table_to_json(table) for table in plan.tables]} if plan.tables else {}),
     }
+    if plan.functions:
+        value["functions"] = [function.to_json() for function in plan.functions]
+    if joined is not None:
+        joins = (join_to_json(join) for join in joined.joins)
+        value["joined"] = [_residual_to_json(joined.residual, plan.schema), *joins]
+    if plan.tables:
+        value["tables"] = [_table_to_json(table) for table in plan.tables]
+    return value
 
 
-def _table_to_json(table: TableRead) -> list[Any]:
+def _scan_to_json(scan: Scan) -> ScanJson:
+    value: ScanJson = {
+        "relation": scan.relation,
+        "stream": scan.block.stream,
+        "factors": [factor_to_json(factor) for factor in scan.block.factors],
+        "window": window_to_json(scan.window),
+        "columns": list(scan.columns),
+    }
+    if scan.as_of is not None:
+        value["as_of"] = as_of_to_json(scan.as_of)
+    return value
+
+
+def _table_to_json(table: TableRead) -> list[Json]:
     as_of = () if table.as_of is None else (as_of_to_json(table.as_of),)
     return [table.relation, table.table, list(table.columns), *as_of]
 
 
-def _table_from_json(value: list[Any]) -> TableRead:
+def _table_from_json(value: JsonRow) -> TableRead:
     name, table, columns, *as_of = value
     return TableRead(name, table, tuple(columns), as_of_from_json(as_of[0] if as_of else None))
 
 
-def _residual_to_json(residual: Residual, schema: pa.Schema | None) -> list[Any]:
+def _residual_to_json(residual: Residual, schema: pa.Schema | None) -> list[Json]:
     return [
         residual.spark_sql,
         residual.duckdb_sql,
@@ -263,7 +288,7 @@ def _residual_to_json(residual: Residual, schema: pa.Schema | None) -> list[Any]
     ]
 
 
-def _residual_from_json(value: list[Any], schema: pa.Schema | None) -> Residual:
+def _residual_from_json(value: JsonRow, schema: pa.Schema | None) -> Residual:
     spark_sql, duckdb_sql, projection, why_spark, uses_now, *more = value
     foldings: tuple[Folding, ...] | None = None
     if more:
@@ -280,7 +305,7 @@ def _residual_from_json(value: list[Any], schema: pa.Schema | None) -> Residual:
     )
 
 
-def plan_from_json(value: dict[str, Any]) -> Plan:
+def plan_from_json(value: PlanJson) -> Plan:
     """Decode a bound query."""
     functions = {each["id"]: Function.from_json(each) for each in value.get("functions", ())}
     joined = value.get("joined")

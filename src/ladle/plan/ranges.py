@@ -7,10 +7,10 @@ them by looking for their ends in one sorted column (`ladle.plan.keys` says what
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from ladle.json_values import Json, JsonRow
 from ladle.plan.keys import INT64_MAX, INT64_MIN, Key, successor
 
 Interval = tuple[Key | None, Key | None]
@@ -59,12 +59,12 @@ class Ranges:
         if self.column != other.column:
             raise ValueError(f"ranges of {self.column} and of {other.column} have nothing in common")
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode the ranges."""
         return [self.column, self.null, [[_key_to_json(lo), _key_to_json(hi)] for lo, hi in self.intervals]]
 
     @staticmethod
-    def from_json(value: Sequence[Any]) -> Ranges:
+    def from_json(value: JsonRow) -> Ranges:
         """Decode the ranges."""
         column, null, intervals = value
         return Ranges(column, tuple((_key_from_json(lo), _key_from_json(hi)) for lo, hi in intervals), null)
@@ -166,15 +166,15 @@ def _clip(lo: Key | None, hi: Key | None) -> Interval | None:
     return (lo, hi)
 
 
-def _low(key: Key | None) -> tuple[int, Any]:
+def _low(key: Key | None) -> tuple[int, Key]:
     return (0, 0) if key is None else (1, key)
 
 
-def _high(key: Key | None) -> tuple[int, Any]:
+def _high(key: Key | None) -> tuple[int, Key]:
     return (2, 0) if key is None else (1, key)
 
 
-def _sort_key(interval: Interval) -> tuple[int, Any]:
+def _sort_key(interval: Interval) -> tuple[int, Key]:
     return _low(interval[0])
 
 

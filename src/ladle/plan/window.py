@@ -9,12 +9,12 @@ from __future__ import annotations
 from calendar import monthrange
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ladle.clock import FIRST_US, LAST_US, interval_text, to_datetime, to_us
+from ladle.json_values import Json, JsonFields, JsonObject
 
 Times = npt.NDArray[np.int64]
 """Microseconds since 1970."""
@@ -165,7 +165,7 @@ class KeyedRowsWindow:
 Window = TimeWindow | RowsWindow | KeyedRowsWindow
 
 
-def window_to_json(window: Window) -> dict[str, Any]:
+def window_to_json(window: Window) -> JsonObject:
     """Encode a window."""
     match window:
         case RowsWindow(rows):
@@ -176,7 +176,7 @@ def window_to_json(window: Window) -> dict[str, Any]:
             return {"begin": _bound_to_json(begin), "end": _bound_to_json(end)}
 
 
-def window_from_json(value: dict[str, Any]) -> Window:
+def window_from_json(value: JsonFields) -> Window:
     """Decode a window."""
     if "of" in value:
         return KeyedRowsWindow(tuple(value["of"]), value["rows"])
@@ -185,7 +185,7 @@ def window_from_json(value: dict[str, Any]) -> Window:
     return TimeWindow(*(Bound(*b) if (b := value[edge]) is not None else None for edge in ("begin", "end")))
 
 
-def _bound_to_json(bound: Bound | None) -> list[Any] | None:
+def _bound_to_json(bound: Bound | None) -> list[Json] | None:
     return None if bound is None else [bound.us, bound.relative, bound.months]
 
 

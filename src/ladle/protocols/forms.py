@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from ladle.delta import Delta
 from ladle.errors import LadleError, Position
 from ladle.formats.deltas import DeltaPiece, Deltas, cut_all, tables_nbytes
 from ladle.handles import Stream, Table
+from ladle.json_values import JsonFields, JsonObject
 from ladle.schema import StreamSchema, TableSchema, decode_columns, encode_columns
 from ladle.status import (
     BackfillStatus,
@@ -28,7 +28,7 @@ from ladle.status import (
 )
 
 
-def answer_to_json(answer: Answer) -> dict[str, Any]:
+def answer_to_json(answer: Answer) -> JsonObject:
     """Encode an answer without its table, which travels as Arrow."""
     return {
         "epoch": answer.epoch,
@@ -39,8 +39,8 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
         "windows": [
             {
                 "stream": window.stream,
-                "begin": window.begin and window.begin.isoformat(),
-                "end": window.end and window.end.isoformat(),
+                "begin": _told_moment(window.begin),
+                "end": _told_moment(window.end),
                 "rows": window.rows,
             }
             for window in answer.windows
@@ -48,7 +48,7 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def answer_from_json(value: dict[str, Any], table: pa.Table) -> Answer:
+def answer_from_json(value: JsonFields, table: pa.Table) -> Answer:
     """Decode an answer, with the table that came beside it."""
     windows = tuple(
         ResolvedWindow(each["stream"], _moment(each["begin"]), _moment(each["end"]), each["rows"])
@@ -58,11 +58,11 @@ def answer_from_json(value: dict[str, Any], table: pa.Table) -> Answer:
     return Answer(table, value["epoch"], now, windows, value["seconds"], value["message"], value.get("entry", 0))
 
 
-def pieces_to_message(pieces: Sequence[DeltaPiece]) -> tuple[list[dict[str, Any]], list[pa.Table]]:
+def pieces_to_message(pieces: Sequence[DeltaPiece]) -> tuple[list[JsonFields], list[pa.Table]]:
     """What pieces of deltas say beside their rows, and the rows: two tables each, and a third with when rows will
     leave. All but the last piece of a delta say `more`, and nothing else that the delta says.
     """
-    heads, tables = list[dict[str, Any]](), list[pa.Table]()
+    heads, tables = list[JsonFields](), list[pa.Table]()
     for piece in pieces:
         delta = piece.delta
         said = {"more": True} if piece.more else {name: getattr(delta, name) for name in _DELTA}
@@ -74,7 +74,7 @@ def pieces_to_message(pieces: Sequence[DeltaPiece]) -> tuple[list[dict[str, Any]
     return heads, tables
 
 
-def deltas_to_messages(deltas: Sequence[Delta]) -> Iterator[tuple[dict[str, Any], list[pa.Table]]]:
+def deltas_to_messages(deltas: Sequence[Delta]) -> Iterator[tuple[JsonFields, list[pa.Table]]]:
     """Deltas as messages of about a piece each. All but the last say `more`."""
     cuts = cut_all(Deltas.of(deltas), list, tables_nbytes)
     pieces = next(cuts)
@@ -86,12 +86,12 @@ def deltas_to_messages(deltas: Sequence[Delta]) -> Iterator[tuple[dict[str, Any]
     yield {"deltas": heads}, tables
 
 
-def joined_headers(first: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
+def joined_headers(first: JsonFields, following: JsonFields) -> JsonFields:
     """Headers of two messages that belong together as one: the deltas of both, and what else the second one says."""
     return {**following, "deltas": [*first["deltas"], *following.get("deltas", [])]}
 
 
-def deltas_from_message(heads: Sequence[dict[str, Any]], tables: Sequence[pa.Table]) -> list[Delta]:
+def deltas_from_message(heads: Sequence[JsonFields], tables: Sequence[pa.Table]) -> list[Delta]:
     """Decode deltas from the heads of their pieces and the tables that came beside these."""
     following = iter(tables)
     deltas, parts = list[Delta](), list[list[pa.Table]]()
@@ -110,7 +110,7 @@ def deltas_from_message(heads: Sequence[dict[str, Any]], tables: Sequence[pa.Tab
 _DELTA = ("entry", "epoch", "now_us", "net", "progress", "query_id")
 
 
-def error_to_json(error: LadleError) -> dict[str, Any]:
+def error_to_json(error: LadleError) -> JsonObject:
     """Encode an error."""
     position = error.position
     return {
@@ -121,7 +121,7 @@ def error_to_json(error: LadleError) -> dict[str, Any]:
     }
 
 
-def error_from_json(value: dict[str, Any]) -> LadleError:
+def error_from_json(value: JsonFields) -> LadleError:
     """Decode an error, as the class that has its code."""
     position = None if value["position"] is None else Position(**value["position"])
     kind = next((k for k in _kinds(LadleError) if k.code == value["code"]), LadleError)
@@ -135,7 +135,7 @@ def _kinds(root: type[LadleError]) -> Iterator[type[LadleError]]:
         yield from _kinds(kind)
 
 
-def stream_to_json(stream: Stream) -> dict[str, Any]:
+def stream_to_json(stream: Stream) -> JsonObject:
     """The schema is Arrow's own form, for programs of ours."""
     return {
         "name": stream.name,
@@ -147,11 +147,11 @@ def stream_to_json(stream: Stream) -> dict[str, Any]:
         "lateness_us": stream.lateness_us,
         "idle_after_us": stream.idle_after_us,
         "idle": stream.idle,
-        "clock": stream.clock and stream.clock.isoformat(),
+        "clock": _told_moment(stream.clock),
     }
 
 
-def stream_from_json(value: dict[str, Any]) -> Stream:
+def stream_from_json(value: JsonFields) -> Stream:
     """Decode a stream."""
     schema = StreamSchema(decode_columns(value["schema"]), value["timestamp"])
     names = ("retain_us", "rows", "epochs", "lateness_us", "idle_after_us", "idle")
@@ -159,17 +159,17 @@ def stream_from_json(value: dict[str, Any]) -> Stream:
     return Stream(value["name"], schema, **told, clock=_moment(value["clock"]))
 
 
-def table_to_json(table: Table) -> dict[str, Any]:
+def table_to_json(table: Table) -> JsonObject:
     """Encode a table, without its rows."""
     return {"name": table.name, "schema": table.schema.to_json(), "rows": table.rows, "version": table.version}
 
 
-def table_from_json(value: dict[str, Any]) -> Table:
+def table_from_json(value: JsonFields) -> Table:
     """Decode a table."""
     return Table(value["name"], TableSchema.from_json(value["schema"]), value["rows"], value["version"])
 
 
-def status_to_json(status: Status | Pulse) -> dict[str, Any]:
+def status_to_json(status: Status | Pulse) -> JsonFields:
     """Encode a status or a pulse."""
     value = asdict(status)
     for stream in value["streams"]:
@@ -178,17 +178,17 @@ def status_to_json(status: Status | Pulse) -> dict[str, Any]:
     return value
 
 
-def derived_to_json(derived: DerivedStatus) -> dict[str, Any]:
+def derived_to_json(derived: DerivedStatus) -> JsonFields:
     """Encode the status of a kind of derived state."""
     return {**asdict(derived), "last_used": derived.last_used and derived.last_used.isoformat()}
 
 
-def derived_from_json(value: dict[str, Any]) -> DerivedStatus:
+def derived_from_json(value: JsonFields) -> DerivedStatus:
     """Decode the status of a kind of derived state."""
     return DerivedStatus(**{**value, "last_used": _moment(value["last_used"])})
 
 
-def pulse_from_json(value: dict[str, Any]) -> Pulse:
+def pulse_from_json(value: JsonFields) -> Pulse:
     """Decode a pulse."""
     operators = {
         stream: tuple(OperatorStatus(**operator) for operator in visited)
@@ -197,7 +197,7 @@ def pulse_from_json(value: dict[str, Any]) -> Pulse:
     return Pulse(**{**value, **_flowing(value), "operators": operators})
 
 
-def _flowing(value: dict[str, Any]) -> dict[str, Any]:
+def _flowing(value: JsonFields) -> JsonFields:
     streams = [StreamStatus(**{**stream, "clock": _moment(stream["clock"])}) for stream in value["streams"]]
     return {
         "streams": tuple(streams),
@@ -207,7 +207,7 @@ def _flowing(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def status_from_json(value: dict[str, Any]) -> Status:
+def status_from_json(value: JsonFields) -> Status:
     """Decode a status."""
     parts = {
         **_flowing(value),
@@ -215,6 +215,10 @@ def status_from_json(value: dict[str, Any]) -> Status:
         "backfills": tuple(BackfillStatus(**backfill) for backfill in value["backfills"]),
     }
     return Status(**{**value, **parts})
+
+
+def _told_moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from ladle.delta import ChangeOptions, Delta
 from ladle.engine.commands import DefineFunction, Push
 from ladle.errors import LadleError
 from ladle.ingest.clocks import heartbeat_us
+from ladle.json_values import JsonFields
 from ladle.plan import Function
 from ladle.protocols import forms, wire
 from ladle.schema import TableSchema
@@ -41,7 +42,6 @@ _log = logging.getLogger(__name__)
 _CLIENTS_MAX = 64
 _ADDRESS = "socket"
 """Where they come from, in the audit log."""
-_Message = tuple[dict[str, Any], list[pa.Table]]
 
 
 class SocketServer:
@@ -103,7 +103,7 @@ class SocketServer:
                 self._connections.discard(connection)
             self._room.release()
 
-    def _replies(self, request: dict[str, Any], tables: list[pa.Table]) -> Iterator[_Message]:
+    def _replies(self, request: JsonFields, tables: list[pa.Table]) -> Iterator[wire.Message]:
         """The messages that answer a request: one, or several for large deltas. All but the last say `more`."""
         try:
             if request["do"] == "changes":
@@ -117,12 +117,12 @@ class SocketServer:
             told = LadleError(f"The running process failed: {type(error).__name__}: {error}")
             yield {"error": forms.error_to_json(told)}, []
 
-    def _changes(self, request: dict[str, Any]) -> list[Delta]:
+    def _changes(self, request: JsonFields) -> list[Delta]:
         options = ChangeOptions.of(request["expirations"], request["relation"])
         how = {name: request[name] for name in ("since", "seconds", "snapshot", "upto")}
         return self._session.changes(request["name"], options=options, **how)
 
-    def _run(self, request: dict[str, Any], tables: list[pa.Table]) -> _Message:
+    def _run(self, request: JsonFields, tables: list[pa.Table]) -> wire.Message:
         db = self._session
         match request["do"]:
             case "execute":

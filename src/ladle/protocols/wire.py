@@ -6,13 +6,14 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from ladle.foreign import NotArrow, read_stream
+from ladle.json_values import JsonFields
 
 ANSWERS = "application/vnd.ladle.answers"
 """A message of `protocols/wire.py`: answers or deltas, with their tables."""
@@ -24,28 +25,32 @@ _PATH_BYTES_MAX = 100
 """A Unix socket's address holds 108 bytes."""
 
 
+Message: TypeAlias = tuple[JsonFields, list[pa.Table]]
+"""A message as it is read: its header, and its tables."""
+
+
 class Disconnected(Exception):
     """The other side is gone."""
 
 
-def send(connection: socket.socket, header: dict[str, Any], tables: list[pa.Table] | None = None) -> None:
+def send(connection: socket.socket, header: Mapping[str, object], tables: list[pa.Table] | None = None) -> None:
     """Send a message: a header, and the tables that go with it."""
     for part in _parts(header, tables or []):
         connection.sendall(part)
 
 
-def pack(header: dict[str, Any], tables: Sequence[pa.Table] = ()) -> bytes:
+def pack(header: Mapping[str, object], tables: Sequence[pa.Table] = ()) -> bytes:
     """A header and its tables as one message, for those who have a carrier of their own."""
     return b"".join(_parts(header, tables))
 
 
-def unpack(message: bytes) -> tuple[dict[str, Any], list[pa.Table]]:
+def unpack(message: bytes) -> Message:
     """What `pack` made. Raises ValueError or KeyError if it is something else."""
     if len(message) < _LENGTH.size:
         raise ValueError("it is cut off")
     (length,) = _LENGTH.unpack_from(message)
     at = _LENGTH.size + length
-    header: dict[str, Any] = json.loads(message[_LENGTH.size : at])
+    header: JsonFields = json.loads(message[_LENGTH.size : at])
     tables = []
     for size in header.pop("payloads"):
         tables.append(read_stream(pa.py_buffer(message).slice(at, size)))
@@ -53,19 +58,19 @@ def unpack(message: bytes) -> tuple[dict[str, Any], list[pa.Table]]:
     return header, tables
 
 
-def _parts(header: dict[str, Any], tables: Sequence[pa.Table]) -> Iterator[bytes | memoryview]:
+def _parts(header: Mapping[str, object], tables: Sequence[pa.Table]) -> Iterator[bytes | memoryview]:
     payloads = [encode_table(table) for table in tables]
     body = json.dumps({**header, "payloads": [payload.size for payload in payloads]}, default=str).encode()
     yield _LENGTH.pack(len(body)) + body
     yield from (memoryview(payload) for payload in payloads)
 
 
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[pa.Table]]:
+def receive(connection: socket.socket) -> Message:
     """Wait for the next message, and return its header and its tables."""
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if length > _HEADER_BYTES_MAX:
         raise Disconnected("not one of ours")
-    header: dict[str, Any] = json.loads(_read(connection, length))
+    header: JsonFields = json.loads(_read(connection, length))
     try:
         tables = [read_stream(pa.py_buffer(_read(connection, size))) for size in header.pop("payloads")]
     except NotArrow as error:

@@ -8,8 +8,8 @@ x)` with a column for the unit, `date_sub`), and what Spark is given must be wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection
+from typing import ClassVar, Self, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -64,18 +64,23 @@ def _opens_window(bracket: Token, word: Token) -> bool:
     return bracket.token_type is TokenType.L_BRACKET and begins
 
 
+_Item = TypeVar("_Item")
+
+
 class LadleParser(StatementParser):
     """Parses Ladle's statements and queries. Grammar that nothing acts on is left out, so that it is refused."""
 
-    FUNCTIONS: ClassVar[dict[str, Any]] = {}
-    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR}
+    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., exp.Expr | None]]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_GRAMMAR
+    }
     # TRANSFORM ... USING 'script' runs a program; as a plain call it is the array function.
-    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[[SparkParser], exp.Expr | None]]] = {
         name: parser for name, parser in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if name in ("CASE", "IF")
     }
     TABLE_ALIAS_TOKENS: ClassVar[set[TokenType]] = SparkParser.TABLE_ALIAS_TOKENS - _WINDOW_TOKENS
     TABLE_TERMINATORS: ClassVar[frozenset[TokenType]] = SparkParser.TABLE_TERMINATORS | _WINDOW_TOKENS
-    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+    QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Self], tuple[str, object]]]] = {
         **SparkParser.QUERY_MODIFIER_PARSERS,
         TokenType.BEGIN: lambda self: ("bounds", self._parse_bounds()),
         TokenType.END: lambda self: ("bounds", self._parse_bounds()),
@@ -96,7 +101,7 @@ class LadleParser(StatementParser):
     _trying = 0
     """How many attempts are under way that may turn out to be something else."""
     # `array(1, 2)[0]` is an element of a call, not a second array.
-    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
 
     # Windows
 
@@ -140,7 +145,7 @@ class LadleParser(StatementParser):
             version.meta[BRACKET] = self._parse_window_bracket()
         return version
 
-    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         alias = super()._parse_table_alias(alias_tokens)
         if alias is not None and self._match(TokenType.L_BRACKET, advance=False):
             alias.meta[BRACKET] = self._parse_window_bracket()
@@ -188,8 +193,9 @@ class LadleParser(StatementParser):
             self._refuse("]")
         return node.update_positions(start)
 
-    def _parse_partition_column(self) -> exp.Expr | None:
-        return self._parse_id_var()
+    def _parse_partition_column(self) -> exp.Expression | None:
+        column = self._parse_id_var()
+        return column if isinstance(column, exp.Expression) else None
 
     def _parse_rows(self, columns: list[exp.Expression]) -> RowsBracket:
         if not self._match(TokenType.ROWS):
@@ -203,7 +209,7 @@ class LadleParser(StatementParser):
     def _warn_unsupported(self) -> None:
         """What is not understood is refused, so there is nothing to warn of."""
 
-    def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+    def _parse_csv(self, parse_method: Callable[[], _Item | None], sep: TokenType = TokenType.COMMA) -> list[_Item]:
         """A list has something on both sides of each comma, unless the parser only tries whether it is one.
 
         `f((a, -b))` is first tried as a function of a and b.
@@ -222,17 +228,28 @@ class LadleParser(StatementParser):
             items.append(item)
         return items
 
-    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
         """`array(date, 1)` is first tried as a type, and is none: what is wrong in that is not for the user."""
         self._trying += 1
         try:
-            return super()._parse_types(*args, **kwargs)
+            return super()._parse_types(check_func, schema, allow_identifiers, with_collation)
         finally:
             self._trying -= 1
 
-    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
         comma = self._match(TokenType.COMMA, advance=False)
-        join = super()._parse_join(*args, **kwargs)
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
         if comma and join is None:
             self._refuse("a stream, table or query after the comma")
         return join
@@ -257,7 +274,9 @@ class LadleParser(StatementParser):
             self._tokens[self._index + 1] = self._next = name
         return super()._parse_group(skip_group_by_token)
 
-    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
+    def _parse_interval(  # type: ignore[override]  # whoever asks for it takes any expression
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> exp.Expr | None:
         start = self._curr
         interval = super()._parse_interval(require_interval, parse_function_unit)
         if isinstance(interval, exp.Expression):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
@@ -30,11 +30,12 @@ class RefusingParser(SparkParser):
         self.error_level = ErrorLevel.IMMEDIATE
         super().raise_error(message, token or self._curr or self._prev)
 
-    def _refuse(self, expected: str, words: Sequence[str] = ()) -> Any:
+    def _refuse(self, expected: str, words: Sequence[str] = ()) -> NoReturn:
         """Raise the error for what is there instead; of `words`, the nearest to it may be meant."""
         near = nearest(self._curr.text, words, likeness=0.7) if self._curr else []
         self.error_hint = did_you_mean(near) or self.error_hint
         self.raise_error(f"Expected {expected}")
+        raise AssertionError("raise_error raises")
 
     def _name(self, what: str) -> exp.Identifier:
         token = self._curr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.delta import ChangeOptions, Moment, ToStream
@@ -31,7 +29,7 @@ class SubscribeParser(RefusingParser):
         if relation is not ToStream.CHANGES and not self._match(TokenType.R_PAREN):
             self._refuse(f"a parenthesis after {relation.name}({name.name}")
         since = self._since() if self._match_text_seq("SINCE") else None
-        how: dict[str, tuple[Token, Any]] = {}
+        how: dict[str, tuple[Token, str | bool]] = {}
         if self._match_text_seq("WITH"):
             if not self._match(TokenType.L_PAREN, advance=False):
                 self._refuse("the options in parentheses, like WITH (snapshot = true)")
@@ -40,15 +38,15 @@ class SubscribeParser(RefusingParser):
         if since is not None and values.get("snapshot"):
             self.raise_error("A snapshot is the answer as it is now, and SINCE a time before", how["snapshot"][0])
         try:
-            options = ChangeOptions.of(values.get("expirations", "retract"), relation)
+            options = ChangeOptions.of(str(values.get("expirations", "retract")), relation)
         except TypeMismatch as error:
             self.error_hint = error.hint
             self.raise_error(error.message.removesuffix("."), how["expirations"][0])
         return SubscribeDraft(
-            name, Subscribing(since, options, values.get("snapshot", False), values.get("progress", False))
+            name, Subscribing(since, options, bool(values.get("snapshot")), bool(values.get("progress")))
         )
 
-    def _subscribe_option(self, how: dict[str, tuple[Token, Any]]) -> Token:
+    def _subscribe_option(self, how: dict[str, tuple[Token, str | bool]]) -> Token:
         """`snapshot = true`, into what was said before."""
         token = self._curr
         if not self._match_texts(_SUBSCRIBE_OPTIONS):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from ladle.clock import FIRST_US, LAST_US
+from ladle.columns import Value
 from ladle.errors import TypeMismatch
 from ladle.schema import TIMESTAMP, Column, StreamSchema, TableSchema, type_name
 from ladle.sql.conformant.readable import DAY_US, Unreadable, read
@@ -37,7 +38,7 @@ _DIGITS_MAX = 18
 """Numbers with more digits are left to the parser."""
 _ROUNDED = Context(prec=60, rounding=ROUND_HALF_UP)
 
-Group = tuple[list[Any], Mapping[int, Any]]
+Group: TypeAlias = tuple[list[Value], Mapping[int, Value]]
 """Values of a column (days and microseconds for times), and by position those that are none of its type."""
 
 
@@ -99,7 +100,7 @@ def _misfits(scanned: LiteralRows, targets: Sequence[Column], columns: Sequence[
     return tuple(found[row] for row in sorted(found))
 
 
-def _given(cell: str) -> Any:
+def _given(cell: str) -> str | int | float | None:
     """A literal as JSON has it."""
     if "'" in cell:
         return cell[cell.index("'") + 1 : -1]
@@ -127,8 +128,8 @@ def _column(cells: Sequence[str], type_: pa.DataType, *, mixed: bool) -> Group:
             positions.setdefault(kind, []).append(position)
     if len(positions) > 1 and not mixed:
         raise _NotPlain
-    values: list[Any] = [None] * len(cells)
-    misfits: dict[int, Any] = {}
+    values: list[Value] = [None] * len(cells)
+    misfits: dict[int, Value] = {}
     for kind, those in positions.items():
         found, wrong = kind([cells[position] for position in those], type_)
         for position, value in zip(those, found, strict=True):
@@ -155,7 +156,7 @@ def _quoted(cells: list[str], type_: pa.DataType) -> Group:
 def _texts(texts: list[str], type_: pa.DataType) -> Group:
     if type_ == STRING:
         return texts, {}
-    values: list[Any] = []
+    values: list[Value] = []
     misfits = {}
     for number, text in enumerate(texts):
         try:
@@ -168,7 +169,7 @@ def _texts(texts: list[str], type_: pa.DataType) -> Group:
     return values, misfits
 
 
-def _require_year(value: Any, type_: pa.DataType) -> None:
+def _require_year(value: Value, type_: pa.DataType) -> None:
     """Leaves what is not in the years 1 to 9999 to the parser, which says what is wrong with it."""
     unit = 1 if is_moment(type_) else DAY_US if type_ == DATE else 0
     if unit and not FIRST_US <= value * unit <= LAST_US:
@@ -198,7 +199,7 @@ def _numbers(texts: Sequence[str], type_: pa.DataType) -> Group:
     raise _NotPlain
 
 
-def _within(texts: Sequence[str], values: list[Any], least: Any, limit: Any) -> Group:
+def _within(texts: Sequence[str], values: list[Value], least: int | Decimal, limit: int | Decimal) -> Group:
     """The values from the least up to the limit; others are none."""
     if least <= min(values) and max(values) < limit:
         return values, {}
@@ -214,7 +215,7 @@ def _booleans(cells: list[str], type_: pa.DataType) -> Group:
 
 def _times(cells: list[str], type_: pa.DataType) -> Group:
     """DATE '...' and TIMESTAMP '...': one that is none is an error of the statement, which the parser tells."""
-    values: list[Any] = []
+    values: list[Value] = []
     for cell in cells:
         source = DATE if cell[0] in "dD" else TIMESTAMP
         try:
@@ -232,7 +233,7 @@ def _times(cells: list[str], type_: pa.DataType) -> Group:
     return values, {}
 
 
-def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+def _array(values: list[Value], type_: pa.DataType) -> pa.Array:
     if type_ == DATE:
         return pa.array(values, pa.int32()).cast(DATE)
     return pa.array(values, pa.int64()).cast(type_) if is_moment(type_) else pa.array(values, type_)

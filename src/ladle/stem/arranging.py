@@ -8,14 +8,14 @@ NumPy arrays; Numba compiles them once and keeps the result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numba import njit, types
 
 from ladle.stem.tiles import STEP, Array
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 # Signatures are given, so that a process loads what is compiled and never compiles for one more combination of types.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -27,7 +27,7 @@ INTS_OUT, LONGS_OUT, ROWS_OUT, WORDS_OUT = types.int32[::1], types.int64[::1], t
 LONG = types.int64
 
 
-def compiled(*signatures: Any) -> Callable[[_F], _F]:
+def compiled(*signatures: types.Type) -> Callable[[_F], _F]:
     """Compile a function for these types, or, without any, into those that call it.
 
     These loops allocate nothing, so Numba need not count references: every access to a field of a record would pay for

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ import pyarrow as pa
 from zlib_ng.zlib_ng import crc32
 
 from ladle.archive.files import temporary_path
+from ladle.json_values import Json, JsonFields
 from ladle.stem.tiles import Array
 
 _MAGIC = b"LADLEAR2"
@@ -31,15 +31,15 @@ class DamagedArrays(ValueError):
     """A file that is not what was written."""
 
 
-def save_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def save_arrays(path: Path, header: Mapping[str, Json], arrays: Mapping[str, Array]) -> None:
     """Write arrays by name into one file, each with a checksum, for others to map."""
-    places: list[list[Any]] = []
+    places: list[tuple[str, str, list[int], int, int]] = []
     parts = [np.ascontiguousarray(array) for array in arrays.values()]
     at = 0
     for name, part in zip(arrays, parts, strict=True):
         room = _aligned(part.nbytes)
         # What fills the room up is verified too: nothing in the file is not.
-        places.append([name, part.dtype.str, list(part.shape), at, crc32(bytes(room - part.nbytes), checksum(part))])
+        places.append((name, part.dtype.str, list(part.shape), at, crc32(bytes(room - part.nbytes), checksum(part))))
         at += room
     text = json.dumps({"header": header, "arrays": places}).encode()
     start = _aligned(_HEAD.size + len(text))
@@ -83,7 +83,7 @@ def is_older(path: Path) -> bool:
         return file.read(8) == b"LADLEAR1"
 
 
-def map_arrays(path: Path, *, whole: bool = True) -> tuple[Any, dict[str, Array]]:
+def map_arrays(path: Path, *, whole: bool = True) -> tuple[JsonFields, dict[str, Array]]:
     """The header, and the arrays as views of the mapped file; where they are not verified as a `whole`, that is left to
     whoever reads parts of them.
     """

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ladle.archive.files import MissingFile
 from ladle.archive.scan import ArchiveSource, Counts, Request, scan
@@ -14,6 +13,7 @@ from ladle.archive.segments import DataFile
 from ladle.eddy import Account, Policy, Router
 from ladle.eddy.routing import added
 from ladle.errors import DamagedFile
+from ladle.json_values import Json, JsonRow
 from ladle.stem.asking import Asking, Budget
 from ladle.stem.masks import read_masks, write_masks
 from ladle.stem.query_stem import load_stem
@@ -64,14 +64,14 @@ class Backfilled:
             self.bytes_read + other.bytes_read,
         )
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode what a job found."""
-        failures = [[block, reason, slow] for block, (reason, slow) in self.failures.items()]
+        failures: list[Json] = [[block, reason, slow] for block, (reason, slow) in self.failures.items()]
         tickets = {name: list(astuple(account)) for name, account in self.tickets.items()}
         return [failures, tickets, self.said, self.said_seconds, self.bytes_read]
 
     @staticmethod
-    def from_json(value: Sequence[Any]) -> Backfilled:
+    def from_json(value: JsonRow) -> Backfilled:
         """Decode what a job found."""
         failures, tickets, said, seconds, bytes_read = value
         return Backfilled(

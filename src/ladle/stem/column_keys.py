@@ -6,7 +6,7 @@ Keys in the place of a NULL are whatever lies there; `valid` says which places c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from ladle.plan.keys import INT64_MIN, NAN_KEY, KeyKind, key_kind
 Mask = npt.NDArray[np.bool_]
 
 _DECIMAL_BYTES = 16
+
+_Word = TypeVar("_Word", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _floats(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return keys
 
 
-def _words(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _words(array: pa.Array, dtype: np.dtype[_Word]) -> npt.NDArray[_Word]:
     """A row of words for each decimal."""
     values = array.buffers()[1]
     per_row = _DECIMAL_BYTES // dtype.itemsize

@@ -7,7 +7,6 @@ it spells, dates into timestamps, naive timestamps as UTC. Anything else is refu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +64,7 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, s
     return pa.concat_arrays(parts) if parts else pa.array([], target), failures
 
 
-def convert_values(values: Sequence[Any], target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+def convert_values(values: Sequence[object], target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
     """Python values in the target type, as `convert` does it."""
     try:
         # Arrow would cut 1.5 to 1 if told the type; nested types can't be inferred, and have no such cuts at the top.
@@ -152,7 +151,7 @@ def _floats_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     return array.cast(pa.string()).cast(target)
 
 
-def _value(scalar: pa.Scalar) -> Any:
+def _value(scalar: pa.Scalar) -> object:
     """The value of a scalar; the number of a moment that Python has no word for."""
     try:
         return scalar.as_py()
@@ -160,7 +159,7 @@ def _value(scalar: pa.Scalar) -> Any:
         return scalar.value
 
 
-def misfit(value: Any, target: pa.DataType) -> str:
+def misfit(value: object, target: pa.DataType) -> str:
     """Why a value is none of a column's."""
     shown = repr(value)
     return f"{shown if len(shown) <= 80 else shown[:77] + '...'} is not a {type_name(target)}"

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from ladle.archive.inbox import read_pushed
 from ladle.archive.segments import DataFile, SegmentWriter, WrittenFile
 from ladle.eddy import Account, Policy, Router
 from ladle.errors import DamagedFile
+from ladle.json_values import JsonFields, JsonObject
 from ladle.schema import TIMESTAMP, StreamSchema
 from ladle.stem.asking import Asking, Budget
 from ladle.stem.intake import Intake, Rejected, TimeBounds
@@ -77,7 +77,7 @@ class Manifest:
     bytes_read: int = 0
     """Of data files that were joined with those that it wrote, as they are stored."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Encode what a task wrote."""
         return {
             "partition": self.partition,
@@ -91,7 +91,7 @@ class Manifest:
         }
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> Manifest:
+    def from_json(value: JsonFields) -> Manifest:
         """Decode what a task wrote."""
         return Manifest(
             value["partition"],

@@ -10,14 +10,13 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ladle.clock import FIRST_US, LAST_US, to_datetime
-from ladle.columns import from_numpy, to_numpy
+from ladle.columns import Value, from_numpy, to_numpy
 from ladle.errors import TypeMismatch, did_you_mean, nearest
 from ladle.schema import ARRIVAL, TIMESTAMP, StreamSchema, as_written, type_name
 from ladle.stem.convert import convert, convert_values, is_convertible, misfit, with_default
@@ -170,7 +169,7 @@ class Intake:
                 reasons.setdefault(row, f"{name}: not after {to_datetime(late_us)} (the stream's clock less LATENESS)")
 
 
-def rows_to_table(rows: Sequence[Mapping[str, Any]], schema: StreamSchema) -> pa.Table:
+def rows_to_table(rows: Sequence[Mapping[str, object]], schema: StreamSchema) -> pa.Table:
     """Dictionaries as a table for the inbox: rows that don't fit carry the reason and their own text."""
     reasons: dict[int, str] = {}
     known = {column.name.lower(): column.name for column in schema.columns}
@@ -197,7 +196,7 @@ def with_rejections(table: pa.Table, rejected: Mapping[int, tuple[str, str]]) ->
     return table.append_column(RAW, pa.array(raws, pa.string()))
 
 
-def rejection(column: str, value: Any, type_: pa.DataType, row: Mapping[str, Any]) -> tuple[str, str]:
+def rejection(column: str, value: object, type_: pa.DataType, row: Mapping[str, object]) -> tuple[str, str]:
     """Why a row is none of the stream's, for the value of one column, and its own text."""
     return f"{column}: {misfit(value, type_)}", _json(row)
 
@@ -213,7 +212,9 @@ def not_cast(rows: pa.Table, given: pa.Table) -> dict[int, tuple[str, str]]:
     return found
 
 
-def _lowered(row: Mapping[str, Any], number: int, known: Mapping[str, str], reasons: dict[int, str]) -> dict[str, Any]:
+def _lowered(
+    row: Mapping[str, object], number: int, known: Mapping[str, str], reasons: dict[int, str]
+) -> dict[str, object]:
     if not isinstance(row, Mapping):
         raise TypeMismatch(f"Row {number} is a {type(row).__name__}, not a dictionary of column names to values.")
     lowered = {str(key).lower(): value for key, value in row.items()}
@@ -225,7 +226,7 @@ def _lowered(row: Mapping[str, Any], number: int, known: Mapping[str, str], reas
     return lowered
 
 
-def _fields(line: str, names: Sequence[str]) -> dict[str, Any]:
+def _fields(line: str, names: Sequence[str]) -> dict[str, object]:
     """What a line of JSON or CSV has for each column, as far as that can be told."""
     if line.lstrip().startswith("{"):
         try:
@@ -260,14 +261,14 @@ def _picked(table: pa.Table, rows: Sequence[int]) -> pa.Table:
         return pa.concat_tables([table.slice(row, 1) for row in rows])
 
 
-def _values(table: pa.Table) -> list[dict[str, Any]]:
+def _values(table: pa.Table) -> list[dict[str, Value]]:
     columns = [_column_values(column) for column in table.columns]
     return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _column_values(column: pa.ChunkedArray) -> list[Any]:
+def _column_values(column: pa.ChunkedArray) -> list[Value]:
     try:
-        values: list[Any] = column.to_pylist()
+        values: list[Value] = column.to_pylist()
     except (ArithmeticError, LookupError, ValueError):
         # A time that Python has no word for is shown as its number, anything else as Arrow shows it.
         if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
@@ -276,11 +277,11 @@ def _column_values(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, default=_text, ensure_ascii=False)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 

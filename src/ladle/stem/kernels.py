@@ -7,7 +7,8 @@ on first need.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -17,24 +18,27 @@ from numba.extending import intrinsic
 from ladle.stem.arranging import FLAGS, INTS, INTS_OUT, LONG, LONGS, ROWS_OUT, WORDS_OUT, clear, compiled, set_
 from ladle.stem.tiles import SPARSE, STEP, TILE, Array, Scratch, Terms, Tile
 
+Intrinsic: TypeAlias = tuple[types.Type, Callable[..., ir.Value]]
+"""What Numba wants of one of ours: its signature, and what writes its instructions."""
+
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _population(typing_context: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _population(typing_context: object, word: types.Type) -> Intrinsic:
+    def generate(context: object, builder: ir.IRBuilder, signature: object, arguments: Sequence[ir.Value]) -> ir.Value:
         return builder.ctpop(arguments[0])
 
     return types.uint64(types.uint64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _lowest_bit(typing_context: Any, word: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _lowest_bit(typing_context: object, word: types.Type) -> Intrinsic:
+    def generate(context: object, builder: ir.IRBuilder, signature: object, arguments: Sequence[ir.Value]) -> ir.Value:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), generate
 
 
-def _record(of: type, fields: list[Any]) -> Any:
+def _record(of: type, fields: list[types.Type]) -> types.NamedTuple:
     return types.NamedTuple(fields, of)
 
 
@@ -272,7 +276,7 @@ def _verify(terms: Terms, tile: Tile, b: int, narrowest: int, found: Array) -> i
     return n
 
 
-def _writing_ids(at_once: int) -> Any:
+def _writing_ids(at_once: int) -> Callable[[Array, int, Array, int], int]:
     """Row ids from a bitmap, of which few words have more than so many: those are written without asking, and counted
     afterwards. What a word has can't be foreseen, and asking costs more than writing."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ladle.json_values import Json
 from ladle.stem.arrays import DamagedArrays, map_arrays, save_arrays
 
 _log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def write_masks(directory: Path, data_file: str, masks: Mapping[str, FactorMask]
         if not masks:
             path.unlink(missing_ok=True)
             return True
-        header = [[sql, len(mask.states), sorted(mask.blocks)] for sql, mask in masks.items()]
+        header: list[Json] = [[sql, len(mask.states), sorted(mask.blocks)] for sql, mask in masks.items()]
         arrays = {}
         for number, mask in enumerate(masks.values()):
             arrays[f"low{number}"] = np.packbits(mask.states & 1)

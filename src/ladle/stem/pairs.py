@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ladle.json_values import Json, JsonRow
 from ladle.plan import Reach
 from ladle.stem.arrays import DamagedArrays, checksum, map_arrays, save_arrays
 from ladle.stem.data_stem import Pairs
@@ -52,13 +53,13 @@ class Cover:
             self.reach.covers(reach) and _has(self.left_blocks, left_blocks) and _has(self.right_blocks, right_blocks)
         )
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[Json]:
         """Encode the cover."""
         blocks = [None if each is None else sorted(each) for each in (self.left_blocks, self.right_blocks)]
         return [self.left, self.right, *self.reach, *blocks]
 
     @staticmethod
-    def from_json(value: Sequence[Any]) -> Cover:
+    def from_json(value: JsonRow) -> Cover:
         """Decode the cover."""
         left, right, low, high, *blocks = value
         return Cover(left, right, Reach(low, high), *(None if each is None else frozenset(each) for each in blocks))
@@ -81,8 +82,8 @@ class FoundPairs:
 def write_pairs(directory: Path, owner: str, found: Sequence[FoundPairs]) -> Path | None:
     """The file with all that was found for one data file; None when it can't be written: then it stays uncovered."""
     path = directory / f"{owner}.{uuid.uuid4().hex[:12]}{SUFFIX}"
-    entries: list[list[Any]] = []
-    lineages: list[list[Any]] = []
+    entries: list[Json] = []
+    lineages: list[Json] = []
     parts: list[Rows] = []
     for each in found:
         left, right = (rows.astype(np.uint32) for rows in each.pairs)

@@ -6,9 +6,9 @@ a string. A text that is none would end in an error at the first query that look
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
+
+from ladle.columns import Value
 
 
 def plain(table: pa.Table, reasons: dict[int, str]) -> pa.Table:
@@ -39,7 +39,7 @@ def _written_out(array: pa.Array) -> pa.Array:
 
 
 def _as_text(array: pa.Array, name: str, reasons: dict[int, str]) -> pa.Array:
-    values: list[Any] = []
+    values: list[object] = []
     for row, value in enumerate(array.cast(_in_bytes(array.type)).to_pylist()):
         try:
             values.append(_decoded(value, array.type, "strict"))
@@ -52,7 +52,7 @@ def _as_text(array: pa.Array, name: str, reasons: dict[int, str]) -> pa.Array:
         return _what_fits(values, array.type, name, reasons)
 
 
-def _what_fits(values: list[Any], type_: pa.DataType, name: str, reasons: dict[int, str]) -> pa.Array:
+def _what_fits(values: list[object], type_: pa.DataType, name: str, reasons: dict[int, str]) -> pa.Array:
     """The values that a type can hold, and NULL with a reason for the others."""
     for row, value in enumerate(values):
         try:
@@ -83,7 +83,7 @@ def _in_bytes(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _decoded(value: Any, type_: pa.DataType, errors: str) -> Any:
+def _decoded(value: Value, type_: pa.DataType, errors: str) -> Value:
     types = pa.types
     if value is None:
         return None

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,9 @@ import pyarrow as pa
 
 from ladle.eddy import Account, Router
 from ladle.evaluate import Failure, evaluate_factors
+from ladle.json_values import JsonObject
 from ladle.plan import Block, Factor, Function
+from ladle.plan.keys import Key
 from ladle.plan.ranges import Ranges
 from ladle.stem.arrays import DamagedArrays, map_arrays, save_arrays
 from ladle.stem.asking import Asking
@@ -370,7 +371,7 @@ def index_page(blocks: Mapping[int, Block]) -> IndexPage:
     return IndexPage(np.array(ids, dtype=np.int64), filters, factors, _terms(drafts, cuts))
 
 
-def _terms(drafts: list[list[tuple[int, Ranges | None]]], cuts: list[list[Any]]) -> Terms:
+def _terms(drafts: list[list[tuple[int, Ranges | None]]], cuts: list[list[Key]]) -> Terms:
     first_cut = np.cumsum([0, *(len(each) + 2 for each in cuts)]).tolist()
     places = [{cut: place + 1 for place, cut in enumerate(each)} for each in cuts]
     first_term, first_interval = [0], [0]
@@ -414,7 +415,7 @@ def _merged(pages: Sequence[IndexPage]) -> IndexPage:
 
 def save_page(path: Path, page: IndexPage) -> None:
     """Write a page of blocks into a file that tasks map."""
-    header = {
+    header: JsonObject = {
         "filters": [[each.column, each.cuts.offsets is not None] for each in page.filters],
         "predicates": [[each.sql, each.duckdb, list(each.columns), *_called(each)] for each in page.predicates],
     }
@@ -426,7 +427,7 @@ def save_page(path: Path, page: IndexPage) -> None:
     save_arrays(path, header, arrays)
 
 
-def _called(factor: Factor) -> list[dict[str, Any]]:
+def _called(factor: Factor) -> list[JsonObject]:
     return [function.to_json() for function in factor.functions]
 
 

@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from ladle.archive.files import temporary_path
 from ladle.stem.arrays import mapped
 from ladle.stem.blocks import candidates
 from ladle.stem.matches import Ids, Matches
-from ladle.stem.tiles import TILE, WORDS, words_of
+from ladle.stem.tiles import TILE, WORDS, Array, words_of
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class ResultsWriter:
             self.abort()
             return None
         blocks = self._blocks
-        which: npt.NDArray[Any] | None = None if kept.all() else np.flatnonzero(kept)
+        which: npt.NDArray[np.intp] | None = None if kept.all() else np.flatnonzero(kept)
         if self._postponed:
             waiting = np.isin(blocks, np.fromiter(self._postponed, dtype=np.int64))
             blocks = np.where(waiting, candidates(blocks), blocks)
@@ -382,12 +382,12 @@ class Results:
         return at if at < len(self._covered) and self._covered[at] == block else None
 
 
-def _by_block(parts: Sequence[npt.NDArray[Any]], which: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+def _by_block(parts: Sequence[Array], which: npt.NDArray[np.intp] | None) -> Array:
     """What tiles have for each block, block by block: an answer reads one block's."""
     return np.stack(parts if which is None else [part[which] for part in parts], axis=1)
 
 
-def _integers(values: npt.NDArray[Any], form: str) -> memoryview:
+def _integers(values: Array, form: str) -> memoryview:
     """The same memory as Python's integers, which a few are found sooner in than in NumPy's."""
     return memoryview(values.data).cast("B").cast(form)  # type: ignore[call-overload]
 

@@ -5,11 +5,11 @@ Few enough that the bitmaps of its columns stay in the processor's cache while t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import numpy.typing as npt
+from ladle.columns import AnyArray
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = AnyArray
 
 TILE = 8_192
 WORDS = TILE // 64

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from ladle.config import Settings
 from ladle.engine import Database
 from ladle.errors import PipelineError
 from ladle.pipeline import Attached, BatchRunner, Pipeline, Relation
+from ladle.pipeline.interface import OwnBatch
 from ladle.plan import Plan
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
 from ladle.stem.epoch_kernel import EpochTask, Manifest, run_pushed, run_task
@@ -40,7 +40,7 @@ class InlinePipeline:
         """Take in pushed files."""
         return [run_pushed(task, 0, 0, files)]
 
-    def run_batch(self, task: EpochTask, batch: Any) -> list[Manifest]:
+    def run_batch(self, task: EpochTask, batch: OwnBatch) -> list[Manifest]:
         """A micro-batch is a list of tables, one per partition."""
         return [run_task(task, partition, 0, [table]) for partition, table in enumerate(batch)]
 
@@ -70,11 +70,11 @@ class InlinePipeline:
         """None: nobody knows the schema that Spark would give, unless a Spark was given for it."""
         return None if self._residuals is None else self._residuals().analyse(plan, relations, seconds_max)
 
-    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> Any:
+    def read(self, form: str, options: Mapping[str, str], schema: pa.Schema) -> OwnBatch:
         """Refused: such sources need Spark."""
         raise PipelineError("Sources of this format need Spark.")
 
-    def batch_schema(self, batches: Any) -> pa.Schema:
+    def batch_schema(self, batches: OwnBatch) -> pa.Schema:
         """The schema of a scripted source; anything else needs Spark."""
         if isinstance(batches, ScriptedSource):
             return batches.schema
@@ -84,7 +84,7 @@ class InlinePipeline:
         self,
         stream: str,
         source: str,
-        batches: Any,
+        batches: OwnBatch,
         checkpoint: Path,
         run: BatchRunner,
         *,
@@ -108,7 +108,7 @@ def connect_inline(
     path: str | Path,
     *,
     clock: Clock | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     read_only: bool = False,
 ) -> Database:
     """`ladle.connect` without Spark: for tests. Each task runs in the thread that asks for it, with the same kernels.

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 from unittest.mock import patch
+
+import pyarrow as pa
 
 from ladle.config import Settings, SparkStart
 from ladle.evaluate import run_residual
@@ -73,21 +75,22 @@ def counted(residuals: ResidualCounts) -> Iterator[None]:
     from ladle.pipeline.spark import SparkPipeline
 
     lock = threading.Lock()
-    run_on_spark: Callable[..., Any] = SparkPipeline.run_residual
+    run_in_duckdb: Callable[..., pa.Table] = run_residual
+    run_on_spark: Callable[..., pa.Table] = SparkPipeline.run_residual
 
-    def on_spark(pipeline: SparkPipeline, plan: Plan, *args: Any) -> Any:
+    def on_spark(pipeline: SparkPipeline, plan: Plan, *args: object) -> pa.Table:
         if plan.residual.engine is Engine.DUCKDB:  # what only Spark can run goes there with any setting
             with lock:
                 residuals.on_spark += 1
         return run_on_spark(pipeline, plan, *args)
 
-    def in_duckdb(plan: Plan, relations: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+    def in_duckdb(plan: Plan, relations: Mapping[str, pa.Table], *args: object, **options: object) -> pa.Table:
         if plan.residual.engine is Engine.DUCKDB:
             with lock:
                 residuals.in_duckdb += 1
                 if sum(map(len, relations.values())) > 1:
                     residuals.strays.append(plan.sql)
-        return run_residual(plan, relations, *args, **options)
+        return run_in_duckdb(plan, relations, *args, **options)
 
     spark = patch.object(SparkPipeline, "run_residual", on_spark)
     with spark, patch("ladle.execute.invoke.run_residual", in_duckdb):

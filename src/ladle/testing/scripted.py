@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ class ScriptedSource:
 
     ABORT: Final = _Mark.ABORT
 
-    def __init__(self, batches: Sequence[Sequence[Mapping[str, Any]] | pa.Table | _Mark]) -> None:
+    def __init__(self, batches: Sequence[Sequence[Mapping[str, object]] | pa.Table | _Mark]) -> None:
         self._tables: list[pa.Table] = []
         self._aborts: set[int] = set()
         """Batches after which the source still has to end."""
@@ -71,7 +71,7 @@ class ScriptedSource:
             write_durably(noted, str(number + 1).encode())
         return True
 
-    def _fitting(self, batch: Sequence[Mapping[str, Any]] | pa.Table) -> pa.Table:
+    def _fitting(self, batch: Sequence[Mapping[str, object]] | pa.Table) -> pa.Table:
         """With the columns of the first batch, if this is not the first."""
         rows = batch.to_pylist() if isinstance(batch, pa.Table) else list(batch)
         if not self._tables and isinstance(batch, pa.Table):

@@ -35,7 +35,7 @@ class Declared(Generic[C]):
 
 
 COMMANDS: dict[type, Declared[Any]] = {}
-"""All commands, by their dataclass."""
+"""All commands, by their dataclass. Any: each is declared for its own."""
 
 
 def declare(

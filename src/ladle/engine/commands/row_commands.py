@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ladle.access import Role, User
 from ladle.catalog import Catalog
@@ -28,7 +27,7 @@ class Push(Command[HandedOver]):
     """Hand rows over to a stream. With `wait` they are visible when it is done."""
 
     stream: str
-    rows: Any
+    rows: object
     wait: bool = False
     key: str | None = None
     """A push with the key of one before it is that one, sent again."""

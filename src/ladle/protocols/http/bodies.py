@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ladle.json_values import JsonFields
+
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Sql = Annotated[str, Field(min_length=1, description="statement_characters_max says how long it may be")]
 Mode = Annotated[str, Field(description="auto, none, partial or complete", max_length=20)]
@@ -68,13 +70,14 @@ class NewTable(Body):
     name: Name
     columns: dict[Name, Name] | None = Field(None, description="types as SQL writes them, by column")
     table_schema: Any = Field(None, alias="schema", description="the same in the form that Ladle's client has")
+    """Any: whether it is in that form is found out when it is read."""
     if_not_exists: bool = False
 
 
 class NewFunction(Body):
     """A function to make."""
 
-    function: dict[str, Any] = Field(description="as Ladle's client writes it; in SQL it is CREATE FUNCTION")
+    function: JsonFields = Field(description="as Ladle's client writes it; in SQL it is CREATE FUNCTION")
     replace: bool = False
     if_not_exists: bool = False
 

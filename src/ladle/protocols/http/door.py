@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ladle.errors import LadleError
 from ladle.protocols.http import express
 from ladle.protocols.http.error_shape import BadRequest, Busy, RequestTimeout, TooLarge, error_response
-from ladle.protocols.http.origin import Scope
 from ladle.protocols.http.serving import Serving, connection_of
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 _JSON_BYTES_MAX = 4 << 20
 """A body that is JSON and no rows: it is parsed in the event loop."""
@@ -39,7 +34,7 @@ _HEADERS = [
 class Door:
     """The outermost of the server's ASGI applications."""
 
-    def __init__(self, app: Any, serving: Serving) -> None:
+    def __init__(self, app: ASGIApp, serving: Serving) -> None:
         self._app = app
         self.serving = serving
         self._inside = 0

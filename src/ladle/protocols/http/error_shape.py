@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +13,7 @@ from starlette.responses import Response
 from ladle.engine.places import Places
 from ladle.errors import LadleError, LimitExceeded
 from ladle.formats.writing import encoded
+from ladle.json_values import JsonObject
 from ladle.protocols import forms
 
 _log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class UnknownFormat(LadleError):
     code = "unknown_format"
 
 
-def told_error(error: LadleError, places: Places) -> dict[str, Any]:
+def told_error(error: LadleError, places: Places) -> JsonObject:
     """An error as it is sent: nobody is told by it where the warehouse is."""
     told = forms.error_to_json(error)
     return {**told, "message": places.hidden(error.message), "hint": places.hidden_if(error.hint)}

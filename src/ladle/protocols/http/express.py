@@ -12,11 +12,11 @@ from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
+from starlette.types import Scope
 
 from ladle.engine.session import Session
 from ladle.errors import LadleError
 from ladle.protocols.http.error_shape import error_response, unexpected_response
-from ladle.protocols.http.origin import Scope
 from ladle.protocols.http.respond import Responder
 from ladle.protocols.http.serving import Serving
 

@@ -29,7 +29,8 @@ class Protocol(HttpToolsProtocol):
     and other requests come in between. And waits for the head of a request only so long.
     """
 
-    def __init__(self, *, connection: Connection, app_state: dict[str, Any], **uvicorns: Any) -> None:
+    def __init__(self, *, connection: Connection, app_state: dict[str, object], **uvicorns: Any) -> None:
+        # Any: the others are uvicorn's own
         super().__init__(app_state={**app_state, CONNECTION: connection}, **uvicorns)
         self._connection = connection
         self._limits = connection.table.settings
@@ -177,5 +178,5 @@ class HeadWithBody:
             if not self._transport.is_closing():  # the other side may be gone
                 self._transport.write(head)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._transport, name)

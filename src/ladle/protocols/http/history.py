@@ -7,8 +7,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
+from ladle.json_values import JsonFields, JsonObject
 from ladle.status import Pulse
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class History:
     def __init__(self, pulse: Callable[[], Pulse], subscribers: Callable[[], int]) -> None:
         self._pulse = pulse
         self._subscribers = subscribers
-        self._samples: deque[dict[str, Any]] = deque(maxlen=_SAMPLES_MAX)
+        self._samples: deque[JsonFields] = deque(maxlen=_SAMPLES_MAX)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -35,7 +35,7 @@ class History:
         if self._task is not None:
             self._task.cancel()
 
-    def since(self, moment: float) -> list[dict[str, Any]]:
+    def since(self, moment: float) -> list[JsonFields]:
         """The samples after a time, oldest first."""
         return [sample for sample in list(self._samples) if sample["at"] > moment]
 
@@ -49,7 +49,7 @@ class History:
             await asyncio.sleep(_EVERY_SECONDS)
 
 
-def sample(pulse: Pulse, subscribers: int) -> dict[str, Any]:
+def sample(pulse: Pulse, subscribers: int) -> JsonObject:
     """One sample: the figures of streams and queries, and the tickets of eddies, at this moment."""
     return {
         "at": round(time.time(), 3),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 from urllib.parse import urlsplit
 
-Scope = MutableMapping[str, Any]
+from starlette.types import Scope
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _NAME_MAX = 300

@@ -5,13 +5,13 @@ It is the tree of nodes that EXPLAIN shows. A sub-tree that comes again is drawn
 
 from __future__ import annotations
 
-from typing import Any
-
 from ladle.engine.session import HIDDEN, Session
 from ladle.execute.node_state import InMemory, Measured
+from ladle.handles import PlanTree
+from ladle.json_values import JsonObject
 
 
-def plan_picture(session: Session, text: str, *, analyze: bool = False) -> dict[str, Any]:
+def plan_picture(session: Session, text: str, *, analyze: bool = False) -> JsonObject:
     """The plan of a standing query or a SELECT as nodes and edges; with `analyze`, each node is run and measured."""
     state = session.catalog.query(text)
     picture = _Graph()
@@ -33,7 +33,7 @@ class _Graph:
         self.edges: list[list[str]] = []
         self._drawn: dict[str, str] = {}
 
-    def tree(self, tree: dict[str, Any]) -> str:
+    def tree(self, tree: PlanTree) -> str:
         """A node of the tree and all below it."""
         if tree["again"]:
             return self._drawn[tree["digest"]]
@@ -68,27 +68,27 @@ class _Graph:
     def edge(self, source: str, target: str) -> None:
         self.edges.append([source, target])
 
-    def graph(self) -> dict[str, Any]:
+    def graph(self) -> JsonObject:
         return {"nodes": self.nodes, "edges": self.edges}
 
 
-def _kept(tree: dict[str, Any]) -> tuple[str, str]:
+def _kept(tree: PlanTree) -> tuple[str, str]:
     """How far a node is covered, and what is kept of it."""
     coverage, kept = tree["coverage"], tree["kept"]
-    if coverage is None:
+    if coverage is None or kept is None:
         return "", ""
     covered = f"{coverage['covered']:,} of {coverage['total']:,} {coverage['unit']}"
     return covered, f"{kept['rows']:,} {kept['form']}, {kept['bytes']:,} bytes" if kept["form"] else ""
 
 
-def _held(tree: dict[str, Any]) -> str:
+def _held(tree: PlanTree) -> str:
     return "" if tree["in_memory"] is None else str(InMemory(**tree["in_memory"]))
 
 
-def _took(tree: dict[str, Any]) -> str:
+def _took(tree: PlanTree) -> str:
     return "" if tree["measured"] is None else f"took {Measured(**tree['measured'])}"
 
 
-def _shared(tree: dict[str, Any]) -> str:
+def _shared(tree: PlanTree) -> str:
     many = "" if tree["shared_exactly"] else "at least "
     return f"shared by {many}{tree['shared']}" if tree["shared"] else ""

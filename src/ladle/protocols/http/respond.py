@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import orjson
 import pyarrow as pa
 from starlette.responses import Response
+from starlette.types import Scope
 
 from ladle.answer import Answer
 from ladle.delta import Delta, change_rows
 from ladle.formats.deltas import DeltaPiece, Deltas, cut, json_piece, tables_nbytes
 from ladle.formats.writing import encoded, json_rows, write_csv
+from ladle.json_values import JsonObject
 from ladle.protocols import forms, wire
 from ladle.protocols.http.error_shape import BadRequest, NotAcceptable
-from ladle.protocols.http.origin import Scope
 from ladle.protocols.http.pages import AnswerPages
 from ladle.protocols.wire import ANSWERS, ARROW
 from ladle.schema import type_name
@@ -44,7 +44,7 @@ def wanted(scope: Scope) -> str:
     )
 
 
-def json_reply(value: dict[str, Any], status: int = 200) -> Response:
+def json_reply(value: Mapping[str, object], status: int = 200) -> Response:
     """A response with a JSON object."""
     return Response(encoded(value), status, media_type=JSON)
 
@@ -81,7 +81,7 @@ class Responder:
             return self._changes_page(paged, key, start)
         return self._written([self._page(paged, key, start, min(limit, self._rows_max))])
 
-    def several(self, answers: Sequence[Answer], beside: dict[str, Any]) -> Response:
+    def several(self, answers: Sequence[Answer], beside: Mapping[str, object]) -> Response:
         """All of them, in a form that can hold several."""
         assert self.holds_several or len(answers) == 1
         return self._written([self._begun(each) for each in answers], beside)
@@ -142,7 +142,7 @@ class Responder:
         part = answer if rows >= len(answer) else replace(answer, table=answer.table.slice(start, rows))
         return _AnswerPart(part, len(answer), more)
 
-    def _written(self, parts: Sequence[_AnswerPart], beside: dict[str, Any] | None = None) -> Response:
+    def _written(self, parts: Sequence[_AnswerPart], beside: Mapping[str, object] | None = None) -> Response:
         """With something `beside` them, as a list."""
         heads = [part.head for part in parts]
         if self._form == ANSWERS:
@@ -169,7 +169,7 @@ class _AnswerPart:
     """Where the next page is."""
 
     @property
-    def head(self) -> dict[str, Any]:
+    def head(self) -> JsonObject:
         return {**forms.answer_to_json(self.answer), "rows_total": self.rows_total, "next": self.next}
 
 
@@ -192,7 +192,7 @@ def _link(following: str) -> dict[str, str]:
     return {"Link": f'<{following}>; rel="next"'}
 
 
-def _json_table(answer: Answer) -> dict[str, Any]:
+def _json_table(answer: Answer) -> dict[str, object]:
     schema = answer.table.schema
     return {
         "columns": [{"name": field.name, "type": type_name(field.type)} for field in schema],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
@@ -12,13 +13,15 @@ from starlette.responses import Response
 
 from ladle import sql as language
 from ladle.access import Role
+from ladle.catalog import QueryState
 from ladle.clock import moment_of
 from ladle.define.function_source import Definition
 from ladle.engine.commands import DefineFunction, Push
 from ladle.engine.session import Session
 from ladle.errors import LadleError, unknown
-from ladle.handles import PushBody
+from ladle.handles import PushBody, Stream, Table
 from ladle.ingest.clocks import heartbeat_us
+from ladle.json_values import JsonFields, JsonObject
 from ladle.plan import Function
 from ladle.protocols import forms
 from ladle.protocols.http.bodies import (
@@ -66,6 +69,9 @@ _ROWS = {
 """What FastAPI can't see of a body that is read as bytes."""
 _STATUS = Query(description="also say how each is: `status`, with coverage, invocations and what is kept")
 _PAGE_ROWS = Query(ge=1, le=10_000_000, description="rows in one response at most")
+
+_Read = TypeVar("_Read")
+_Made = TypeVar("_Made")
 
 router = APIRouter(prefix="/v1", responses={"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}})
 
@@ -213,7 +219,7 @@ def revoke(name: str, to: str, session: Asking) -> Response:
     return json_reply({"revoked": name, "from": to})
 
 
-def _query(session: Session, state: Any) -> dict[str, Any]:
+def _query(session: Session, state: QueryState) -> JsonFields:
     catalog = session.catalog
     return {
         "name": state.name,
@@ -227,7 +233,7 @@ def _query(session: Session, state: Any) -> dict[str, Any]:
     }
 
 
-def _add_statuses(session: Session, shown: list[dict[str, Any]]) -> None:
+def _add_statuses(session: Session, shown: list[JsonFields]) -> None:
     """One that was dropped meanwhile has none."""
     statuses = {each.name: asdict(each) for each in session.status([each["name"] for each in shown]).queries}
     for each in shown:
@@ -307,7 +313,7 @@ async def push(
     body = await request.body()
     kind = request.headers.get("content-type", "")
 
-    def take() -> dict[str, Any]:
+    def take() -> JsonObject:
         schema = next((s.schema for s in session.streams() if s.name.lower() == name.lower()), None)
         if schema is None:
             raise unknown("stream", name, [s.name for s in session.streams()])
@@ -332,7 +338,7 @@ def heartbeat(name: str, body: Heartbeat, session: Asking) -> Response:
     return json_reply({"epoch": session.run(Advance(name, heartbeat_us(body.at)))})
 
 
-def _stream(each: Any) -> dict[str, Any]:
+def _stream(each: Stream) -> JsonFields:
     return {**forms.stream_to_json(each), "columns": _columns(each.schema)}
 
 
@@ -374,7 +380,7 @@ async def insert(name: str, request: Request, session: Asking, serving: Served) 
     body = await request.body()
     kind = request.headers.get("content-type", "")
 
-    def take() -> dict[str, Any]:
+    def take() -> JsonObject:
         known = next((t for t in session.tables() if t.name.lower() == name.lower()), None)
         if known is None:
             raise unknown("table", name, [t.name for t in session.tables()])
@@ -384,7 +390,7 @@ async def insert(name: str, request: Request, session: Asking, serving: Served) 
     return json_reply(await serving.aside(take))
 
 
-def _table(each: Any) -> dict[str, Any]:
+def _table(each: Table) -> JsonFields:
     return {**forms.table_to_json(each), "columns": _columns(each.schema)}
 
 
@@ -412,7 +418,7 @@ def drop_function(name: str, session: Asking, cascade: bool = False, if_exists: 
     return json_reply({"dropped": name})
 
 
-def _read(read: Any, value: Any, what: str) -> Any:
+def _read(read: Callable[[_Read], _Made], value: _Read, what: str) -> _Made:
     try:
         return read(value)
     except LadleError:

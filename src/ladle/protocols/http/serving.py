@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.types import Scope
 
 from ladle import sql
 from ladle.access import LOCAL_USER, User, secret_digest
@@ -28,7 +29,7 @@ from ladle.protocols.http.connections import CONNECTION, Connection, Connections
 from ladle.protocols.http.history import History
 from ladle.protocols.http.hub import Hub
 from ladle.protocols.http.metrics import Metrics
-from ladle.protocols.http.origin import Scope, is_local
+from ladle.protocols.http.origin import is_local
 from ladle.protocols.http.pages import AnswerPages
 
 _QUICK_SECONDS_MAX = 0.005

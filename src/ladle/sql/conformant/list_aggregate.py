@@ -9,7 +9,7 @@ import pyarrow as pa
 from ladle.sql.conformant.casts import raising, rounded_quotient, scaled, unscaled
 from ladle.sql.conformant.signatures import (
     NUMBERS,
-    Any,
+    AnyType,
     Arguments,
     AsDouble,
     Boolean,
@@ -122,7 +122,7 @@ def _extreme(name: str) -> Signature:
         row = f"{{{{{row}, 'v': {{0}}}}}}"
         return f"struct_extract({extreme}(CASE WHEN {given} THEN {row} END){{tail}}, 'v')"
 
-    return Signature(name, (Any, Any), first_type, sql, aggregate=True, variadic=True)
+    return Signature(name, (AnyType, AnyType), first_type, sql, aggregate=True, variadic=True)
 
 
 def normalized_zero(value: Typed) -> str:
@@ -157,7 +157,7 @@ def _joined(arguments: Arguments, type_: pa.DataType) -> str:
 
 
 AGGREGATES: tuple[Signature, ...] = (
-    Signature("count", (Any,), BIGINT, "count({distinct}{0}){tail}", "count({0})", aggregate=True, distinct=True),
+    Signature("count", (AnyType,), BIGINT, "count({distinct}{0}){tail}", "count({0})", aggregate=True, distinct=True),
     Signature("count_if", (Boolean,), BIGINT, "count(CASE WHEN {0} THEN 1 END){tail}", "count_if({0})", aggregate=True),
     Signature(
         "sum",
@@ -200,8 +200,8 @@ AGGREGATES: tuple[Signature, ...] = (
         approximate=True,
     ),
     Signature("avg", (DecimalParam,), _avg_type, _avg, "avg({0})", aggregate=True, distinct=True, may_raise=True),
-    Signature("min", (Any,), first_type, _least, "min({0})", aggregate=True, distinct=True),
-    Signature("max", (Any,), first_type, _greatest, "max({0})", aggregate=True, distinct=True),
+    Signature("min", (AnyType,), first_type, _least, "min({0})", aggregate=True, distinct=True),
+    Signature("max", (AnyType,), first_type, _greatest, "max({0})", aggregate=True, distinct=True),
     Signature("bool_and", (Boolean,), BOOLEAN, "bool_and({0}){tail}", "bool_and({0})", aggregate=True),
     Signature("bool_or", (Boolean,), BOOLEAN, "bool_or({0}){tail}", "bool_or({0})", aggregate=True),
     *(_spread(name, "stddev_samp", sample=True) for name in ("stddev", "stddev_samp", "std")),
@@ -235,6 +235,6 @@ AGGREGATES: tuple[Signature, ...] = (
     ),
     _extreme("max_by"),
     _extreme("min_by"),
-    Signature("any_value", (Any,), first_type, _least, aggregate=True),
+    Signature("any_value", (AnyType,), first_type, _least, aggregate=True),
     Signature("listagg", (String, String), STRING, _joined, aggregate=True, distinct=True, variadic=True, over=False),
 )

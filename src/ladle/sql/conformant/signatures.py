@@ -124,7 +124,7 @@ Int = Param((TINYINT, SMALLINT, INT), to=INT)
 Moment = Param(MOMENTS)
 DateOrMoment = Param((DATE, *MOMENTS))
 AsDate = Param((DATE, *MOMENTS), to=DATE)
-Any = Param(ANY_TYPES)
+AnyType = Param(ANY_TYPES)
 DecimalParam = Param(DECIMALS)
 Double = Param((DOUBLE,))
 

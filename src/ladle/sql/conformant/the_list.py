@@ -17,7 +17,7 @@ from ladle.sql.conformant.list_math import MATH
 from ladle.sql.conformant.list_string import STRINGS
 from ladle.sql.conformant.list_time import TIMES
 from ladle.sql.conformant.signatures import (
-    Any,
+    AnyType,
     Arguments,
     Boolean,
     DecimalParam,
@@ -228,24 +228,26 @@ OPERATORS: tuple[Signature, ...] = (
         may_raise=True,
         coerce=lambda a: [cast(each, BIGINT) for each in a],
     ),
-    *(_operator(s, (Any, Any), BOOLEAN, f"({{0}} {s} {{1}})", coerce=compared) for s in ("=", "<>")),
+    *(_operator(s, (AnyType, AnyType), BOOLEAN, f"({{0}} {s} {{1}})", coerce=compared) for s in ("=", "<>")),
     *(
-        _operator(each, (Any, Any), BOOLEAN, f"({{0}} {each} {{1}})", coerce=_ordered)
+        _operator(each, (AnyType, AnyType), BOOLEAN, f"({{0}} {each} {{1}})", coerce=_ordered)
         for each in ("<", "<=", ">", ">=")
     ),
-    Signature("<=>", (Any, Any), BOOLEAN, "({0} IS NOT DISTINCT FROM {1})", "({0} <=> {1})", coerce=compared),
+    Signature("<=>", (AnyType, AnyType), BOOLEAN, "({0} IS NOT DISTINCT FROM {1})", "({0} <=> {1})", coerce=compared),
     *(
         Signature(symbol, (Param((DURATION,)), Param((DURATION,))), BOOLEAN, f"({{0}} {symbol} {{1}})")
         for symbol in ("=", "<>", "<", "<=", ">", ">=")
     ),
-    Signature("isnull", (Any,), BOOLEAN, null_test, "({0} IS NULL)"),
-    Signature("isnotnull", (Any,), BOOLEAN, lambda a, t: f"(NOT {null_test(a, t)})", "({0} IS NOT NULL)"),
+    Signature("isnull", (AnyType,), BOOLEAN, null_test, "({0} IS NULL)"),
+    Signature("isnotnull", (AnyType,), BOOLEAN, lambda a, t: f"(NOT {null_test(a, t)})", "({0} IS NOT NULL)"),
     Signature("not", (Boolean,), BOOLEAN, "(NOT {0})", "(NOT {0})"),
-    Signature("in", (Any, Any), BOOLEAN, lambda a, t: _in(a), "({0} IN ({1}, {1}))", coerce=compared, variadic=True),
-    Signature("coalesce", (Any,), first_type, "coalesce({all})", "coalesce({all})", coerce=widened, variadic=True),
+    Signature(
+        "in", (AnyType, AnyType), BOOLEAN, lambda a, t: _in(a), "({0} IN ({1}, {1}))", coerce=compared, variadic=True
+    ),
+    Signature("coalesce", (AnyType,), first_type, "coalesce({all})", "coalesce({all})", coerce=widened, variadic=True),
     Signature(
         "nullif",
-        (Any, Any),
+        (AnyType, AnyType),
         first_type,
         lambda a, t: _nullif(a),
         "nullif({0}, {1})",
@@ -253,7 +255,7 @@ OPERATORS: tuple[Signature, ...] = (
     ),
     Signature(
         "if",
-        (Boolean, Any, Any),
+        (Boolean, AnyType, AnyType),
         lambda a: a[1].type,
         "(CASE WHEN {0} THEN {1} ELSE {2} END)",
         "if({0}, {1}, {2})",
@@ -261,14 +263,16 @@ OPERATORS: tuple[Signature, ...] = (
     ),
     Signature(
         "nvl2",
-        (Any, Any, Any),
+        (AnyType, AnyType, AnyType),
         lambda a: a[1].type,
         "(CASE WHEN {0} IS NOT NULL THEN {1} ELSE {2} END)",
         "nvl2({0}, {1}, {2})",
         coerce=lambda a: [a[0], *widened(a[1:])],
     ),
-    Signature("greatest", (Any, Any), first_type, "greatest({all})", "greatest({all})", coerce=_alike, variadic=True),
-    Signature("least", (Any, Any), first_type, "least({all})", "least({all})", coerce=_alike, variadic=True),
+    Signature(
+        "greatest", (AnyType, AnyType), first_type, "greatest({all})", "greatest({all})", coerce=_alike, variadic=True
+    ),
+    Signature("least", (AnyType, AnyType), first_type, "least({all})", "least({all})", coerce=_alike, variadic=True),
     _operator("&", (Integral, Integral), first_type, "({0} & {1})", coerce=widened),
     _operator("|", (Integral, Integral), first_type, "({0} | {1})", coerce=widened),
     _operator("^", (Integral, Integral), first_type, "xor({0}, {1})", coerce=widened),
