@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from functools import singledispatch
-from typing import Any
 
 from ladle.plan.nodes import (
     Filter,
@@ -138,7 +137,7 @@ def _length(us: int) -> str:
     return f"{us} microseconds"
 
 
-def _said(part: Any, names: list[list[str]]) -> str:
+def _said(part: object, names: list[list[str]]) -> str:
     """A part of a node, over the columns of its children."""
     match part:
         case Scalar() | Comparison() | SortKey():
