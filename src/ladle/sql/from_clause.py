@@ -23,10 +23,10 @@ from ladle.errors import (
     did_you_mean,
     nearest,
 )
-from ladle.plan import TimeWindow, Window
+from ladle.plan import AsOf, TimeWindow, Window
 from ladle.plan.query import ROW
 from ladle.schema import ARRIVAL, Column, StreamSchema, TableSchema, is_nested, unique_names
-from ladle.sql.as_of_clause import past_of, refuse_past, with_now
+from ladle.sql.as_of_clause import past_of, past_of_query, refuse_past, with_now
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
@@ -34,7 +34,7 @@ from ladle.sql.parenthesised import without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
-from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         relation = Relation(alias, qualifiers, cte.fields)
         target: exp.Expression = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
     elif (found := _stream(binder, names)) is not None:
-        past = past_of(node, binder.source) or binder.past
+        past = past_of(node, binder.source, (found[0],)) or binder.past
         relation, target = _scan(binder, found, bracket, past, alias, qualifiers, around)
     elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
         _no_bracket(binder, bracket, "a table", hint="leave it out: a table is read as it stands")
@@ -156,7 +156,7 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         relation, target = _table(binder, table, past, alias, qualifiers)
     elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
         _no_bracket(binder, bracket, "a standing query")
-        past = past_of(node, binder.source, names[0].lower()) or binder.past
+        past = past_of_query(node, binder.source, binder.names) or binder.past
         relation, target = _inline(binder, query[0], past, node, alias, qualifiers)
     else:
         raise _unknown_relation(binder, names, parts[0])
@@ -187,7 +187,7 @@ def _scan(
     binder: Binder,
     found: tuple[str, StreamSchema],
     bracket: exp.Expression | None,
-    past: Past | None,
+    past: AsOf | None,
     alias: str,
     qualifiers: Qualifiers,
     around: Around,
@@ -207,11 +207,9 @@ def _scan(
 
 
 def _table(
-    binder: Binder, found: tuple[str, TableSchema], past: Past | None, alias: str, qualifiers: Qualifiers
+    binder: Binder, found: tuple[str, TableSchema], past: AsOf | None, alias: str, qualifiers: Qualifiers
 ) -> tuple[Relation, exp.Expression]:
     name, schema = found
-    if past is not None and past.of is not None:
-        binder.past_tables.setdefault(past, {})[name] = None
     own = name, None if past is None else past.of_tables
     alike = (i for i, known in enumerate(binder.tables) if (known.table, known.past) == own and known.schema == schema)
     number = next(alike, len(binder.tables))
@@ -223,7 +221,7 @@ def _table(
 
 
 def _inline(
-    binder: Binder, name: str, past: Past | None, node: exp.Table, alias: str, qualifiers: Qualifiers
+    binder: Binder, name: str, past: AsOf | None, node: exp.Table, alias: str, qualifiers: Qualifiers
 ) -> tuple[Relation, exp.Expression]:
     binder.queries[name] = None
     read = Read(name.lower(), past)
@@ -231,20 +229,20 @@ def _inline(
     if known is not None:
         target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
         return Relation(alias, qualifiers, known.fields), target
-    tree, fields = _bind_below(binder, binder.below[read], binder.source.of(node.args.get("version") or node))
+    tree, fields = _bind_below(binder, binder.below[read])
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
 def bind_shared(binder: Binder, read: Read) -> exp.CTE:
     """A standing query that is bound before the statement, once for all who read it."""
     below = binder.below[read]
-    tree, fields = _bind_below(binder, below, None)
+    tree, fields = _bind_below(binder, below)
     cte = binder._cte_name(below.name)
     binder.shared[read] = Cte(cte, fields)
     return exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True)))
 
 
-def _bind_below(binder: Binder, below: Below, position: Position | None) -> tuple[exp.Expression, tuple[Field, ...]]:
+def _bind_below(binder: Binder, below: Below) -> tuple[exp.Expression, tuple[Field, ...]]:
     name = below.name
     inner = binder.inlined(below)
     try:
@@ -253,7 +251,7 @@ def _bind_below(binder: Binder, below: Below, position: Position | None) -> tupl
         tree, fields = inner.query(written, Around())
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
-    return tree if below.past is None else with_now(tree, below.past, name, position), fields
+    return tree if below.past is None else with_now(tree, below.past, binder.nows), fields
 
 
 def _bind_subquery(
