@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 
 from ladle.archive.layout import Extent
-from ladle.catalog import Catalog, Record, StreamState, TableState, now_of_clocks
+from ladle.catalog import NOTHING, Catalog, Record, StreamState, TableState, now_of_clocks
 from ladle.catalog.store import Store
 from ladle.clock import to_datetime
 from ladle.delta import Moment
@@ -61,7 +61,7 @@ def moment_of_entry(
 ) -> Moment:
     """The moment just after an entry, for what reads some streams and tables."""
     if any(stream.event_time for stream in streams):
-        records = [(stream, stream.timeline.at(entry)) for stream in streams]
+        records = [(stream, _record_at(stream, entry)) for stream in streams]
         epoch = max((record.epoch for _, record in records), default=0)
         return Moment(entry, now_of_clocks([(stream, record.clock) for stream, record in records], epoch))
     known = _times_of((*streams, *tables), entry) + ([] if not_before_us is None else [not_before_us])
@@ -70,8 +70,18 @@ def moment_of_entry(
 
 def _times_of(read: Iterable[StreamState | TableState], entry: int) -> list[int]:
     """When what is stamped on arrival, and tables, had last changed as of an entry, as far as that is known."""
-    records = [each.timeline.at(entry) for each in read]
+    records = [_record_at(each, entry) for each in read]
     return [us for record in records for us in (record.clock_us, record.at_us) if us]
+
+
+def _record_at(state: StreamState | TableState, entry: int) -> Record:
+    """A stream or table as of an entry; nothing, of one that was not there yet."""
+    return state.timeline.at(entry) if _was_there(state, entry) else NOTHING
+
+
+def _was_there(state: StreamState | TableState, entry: int) -> bool:
+    created = state.created if isinstance(state, StreamState) else state.created.entry
+    return created <= entry
 
 
 def nows_of(plan: Plan, catalog: Catalog, reader: Reader, now_us: int | None) -> Nows:
@@ -87,7 +97,7 @@ def _now_as_of(as_of: AsOf, catalog: Catalog, wall_us: int) -> int | None:
     streams, tables = _streams(as_of, catalog), _tables(as_of, catalog)
     if any(stream.event_time for stream in streams) or _times_of((*streams, *tables), as_of.entry):
         return moment_of_entry(streams, tables, as_of.entry, wall_us).now_us
-    created = [table.created.at_us for table in tables if table.created.at_us]
+    created = [each.created.at_us for each in tables if _was_there(each, as_of.entry) and each.created.at_us]
     if not created:
         # It was the wall clock's, and nobody wrote down where that was.
         raise TypeMismatch(
@@ -176,7 +186,7 @@ def _refuse_forgotten(scans: list[Scan], as_of: AsOf, entry: int, catalog: Catal
             raise _not_there(f"Stream '{stream.name}'", f"entry {entry}", f"entry {stream.created}")
     streams = _streams(as_of, catalog)
     for stream in streams:
-        if entry < stream.timeline.base.entry:
+        if _was_there(stream, entry) and entry < stream.timeline.base.entry:
             first = max(each.timeline.base.entry for each in streams)
             raise Gone(
                 f"Entry {entry} is beyond what is kept of the past of stream '{stream.name}'.",
@@ -184,9 +194,9 @@ def _refuse_forgotten(scans: list[Scan], as_of: AsOf, entry: int, catalog: Catal
             )
     timed = any(stream.event_time for stream in streams)
     for table in () if timed else _tables(as_of, catalog):
-        if entry < table.timeline.base.entry:
+        if _was_there(table, entry) and entry < table.timeline.base.entry:
             raise _versions_gone(table, f"entry {entry}", f"entry {table.timeline.base.entry}")
-    epoch = max((stream.timeline.at(entry).epoch for stream in streams), default=0)
+    epoch = max((_record_at(stream, entry).epoch for stream in streams), default=0)
     if epoch < now_known_from(streams):
         raise Gone(f"NOW as of entry {entry} is not known any more: these streams were idle so often.")
     for scan in scans:
@@ -219,14 +229,11 @@ def _versions_gone(table: TableState, then: str, since: str) -> Gone:
 
 
 def _streams(as_of: AsOf, catalog: Catalog) -> list[StreamState]:
-    """Those whose NOW it is; of an entry, those that were there."""
-    found = [stream for name in as_of.streams if (stream := catalog.stream(name)) is not None]
-    return [stream for stream in found if as_of.entry is None or stream.created <= as_of.entry]
+    return [stream for name in as_of.streams if (stream := catalog.stream(name)) is not None]
 
 
 def _tables(as_of: AsOf, catalog: Catalog) -> list[TableState]:
-    found = [table for name in as_of.tables if (table := catalog.table(name)) is not None]
-    return [table for table in found if as_of.entry is None or table.created.entry <= as_of.entry]
+    return [table for name in as_of.tables if (table := catalog.table(name)) is not None]
 
 
 def _stream(scan: Scan, catalog: Catalog) -> StreamState:

@@ -75,7 +75,8 @@ def with_now(tree: exp.Expression, past: AsOf, nows: dict[str, AsOf]) -> exp.Exp
             continue
         if past.us is None:
             nows[past.parameter] = past
-            node.replace(exp.Placeholder(this=past.parameter))
+            # Spark takes a NULL without a type for another one: what is less an interval is an interval then.
+            node.replace(exp.cast(exp.Placeholder(this=past.parameter), "timestamp"))
             continue
         text = to_datetime(past.us).isoformat(" ", "microseconds").removesuffix("+00:00")
         node.replace(exp.cast(exp.Literal.string(text), "timestamp"))
