@@ -22,14 +22,12 @@ from tests.engine.test_between import QUERIES, Follower, Run, bag
 from ladle.answer import Answer
 from ladle.clock import ManualClock, to_datetime
 from ladle.engine import Database
-from ladle.errors import Gone, LadleError, TypeMismatch, Unsupported
+from ladle.errors import Gone, LadleError, TypeMismatch
 from ladle.testing.inline import connect_inline
 from ladle.testing.one_row import at_one_row
 
 STAMPED = ("stamped", "stamped_all", "stamped_count", "mixed")
 """Their NOW is the wall clock's, or their retention goes by it: they are noted when an entry was just made."""
-COMPUTES_NOW = ("old",)
-"""What is computed of NOW is read TIMESTAMP AS OF a NOW alone."""
 
 
 def text_of(moment: datetime) -> str:
@@ -47,7 +45,7 @@ class PastRun(Run):
 
     def note(self) -> None:
         for name in (*self.names, "ticks", "names"):
-            if name in STAMPED or name in COMPUTES_NOW:
+            if name in STAMPED:
                 continue
             answer = self.db.sql(f"SELECT * FROM `{name}`")
             self.notes.append((name, answer.entry, bag(answer.table)))
@@ -331,8 +329,8 @@ def test_now_inside_of_a_query_is_the_moment_it_is_read_at(db: Database) -> None
     moment = START + timedelta(seconds=6)
     assert db.sql(f"SELECT * FROM q TIMESTAMP AS OF '{text_of(moment)}'").to_pylist() == [{"id": 5, "w": moment}]
     assert db.invoke("q", now=moment).to_pylist() == [{"id": 5, "w": moment}]
-    with pytest.raises(Unsupported, match="'q' computes something of NOW"):
-        db.sql(f"SELECT * FROM q VERSION AS OF {entry}")
+    then = [{"id": 5, "w": START + timedelta(seconds=5)}]
+    assert db.sql(f"SELECT * FROM q VERSION AS OF {entry}").to_pylist() == then
 
 
 @pytest.mark.parametrize("mode", MODES)

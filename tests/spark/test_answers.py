@@ -109,6 +109,27 @@ def test_what_duckdb_is_not_proven_for_runs_in_spark(db: ladle.Database) -> None
     assert query.invoke().to_pylist() == [{"code": "R163", "c": 2}]
 
 
+def test_spark_computes_of_now_as_of_an_entry(db: ladle.Database) -> None:
+    """What it gives is what it gave when that was the present, also while NOW was undefined."""
+    db.sql(PACKETS)
+    db.register("SELECT soundex(saddr) AS s, NOW() - timestamp AS age, NOW() AS w FROM PTb", name="ages")
+    db.register("SELECT count(*) AS c, NOW() AS w, soundex('x') AS s FROM PTb", name="counted")
+    db.register("SELECT NOW() - INTERVAL 1 SECOND AS w, soundex('x') AS s, count(*) AS c FROM PTb", name="before")
+    answers = [db.invoke("counted")]
+    for part in (packets(5), packets(900, seed=2)):
+        db.push("PTb", part, wait=True)
+        answers += [db.invoke("ages"), db.invoke("counted")]
+    assert answers[0].to_pylist()[0]["w"] is None
+    for answer, name in zip(answers, ("counted", "ages", "counted", "ages", "counted"), strict=True):
+        text = f"SELECT * FROM {name} VERSION AS OF {answer.entry}"
+        assert rows(db.sql(text).table) == rows(answer.table)
+        db.register(text, name="past", replace=True)
+        assert rows(db.invoke("past").table) == rows(answer.table)
+    assert db.sql(f"SELECT w FROM before VERSION AS OF {answers[0].entry}").to_pylist() == [{"w": None}]
+    both = " UNION ALL ".join(f"SELECT w, s FROM counted VERSION AS OF {answer.entry}" for answer in answers)
+    assert len({row["w"] for row in db.sql(both).to_pylist()}) == 3
+
+
 def test_a_query_that_raises_or_never_ends_harms_no_other(tmp_path: Path, spark: SparkSession) -> None:
     settings = {"invoke_seconds_max": 3.0, "factor_seconds_max": 0.5}
     with ladle.connect(tmp_path / "warehouse", spark=spark, settings=settings) as db:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -41,7 +42,19 @@ class Names:
         return next(((key, value) for key, value in self.queries.items() if key.lower() == name.lower()), None)
 
     def inside(self, query: str) -> Names:
-        return self
+        """With the streams and tables that it reads, also through other queries."""
+        words, waiting, queries = (
+            set[str](),
+            [query.lower()],
+            {name.lower(): text for name, text in self.queries.items()},
+        )
+        while waiting:
+            found = set(re.findall(r"[\w.]+", queries[waiting.pop()].lower())) - words
+            words |= found
+            waiting += found & queries.keys()
+        streams = {name: schema for name, schema in self.streams.items() if name.lower() in words}
+        tables = {name: schema for name, schema in self.tables.items() if name.lower() in words}
+        return Names(streams, self.queries, self.functions, tables)
 
     def function(self, name: str) -> Function | None:
         return next((function for function in self.functions if function.name.lower() == name.lower()), None)

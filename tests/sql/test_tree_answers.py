@@ -32,6 +32,7 @@ from ladle.evaluate.residual import run_above, run_residual
 from ladle.plan import Function, Plan
 from ladle.plan.aggregate import Make
 from ladle.plan.answering import FoldedNode
+from ladle.plan.as_of import NOW
 from ladle.plan.nodes import Node, StreamScan, TableScan, leaves
 from ladle.schema import ARRIVAL, TIMESTAMP, Column, StreamSchema, TableSchema
 from ladle.sql import bind, folding_of
@@ -66,7 +67,7 @@ def check(plan: Plan, names: Names, rows: Callable[[Node], pa.Table], *, ordered
     for relation, leaf, columns in _relations(plan, names):
         relations[relation] = made.setdefault(leaf.digest, rows(leaf)).select(columns)
     try:
-        whole = run_residual(plan, relations, WALL_US)
+        whole = run_residual(plan, relations, {NOW: WALL_US})
     except EvaluationError:
         return tree
     got = Evaluator(plan, lambda leaf: made[leaf.digest], WALL_US).answer(tree)
@@ -87,7 +88,7 @@ def check_above(plan: Plan, names: Names, relations: Mapping[str, pa.Table], exp
     for node in folding.nodes:
         rows = grouped(node, relations[plan.scans[node.scan].relation])
         given[node.relation] = rows
-    got = run_above(plan, folding, given, WALL_US)
+    got = run_above(plan, folding, given, {NOW: WALL_US})
     wrong = difference(got.rename_columns([spec.name for spec in expected.columns]), expected)
     assert wrong is None, f"{wrong}\n{plan.sql}\n{folding.above}"
     CHECKED["above"] += 1

@@ -44,13 +44,14 @@ from ladle.catalog.snapshot import Catalog
 from ladle.catalog.standing import BlockPage, BlockPages, KeptBlock, Queries, View
 from ladle.catalog.streams import QUARANTINE, StreamState
 from ladle.catalog.tables import Replaced, TableFile, TableState
-from ladle.catalog.timeline import ClockAt, Record, Timeline
+from ladle.catalog.timeline import NOTHING, ClockAt, Record, Timeline
 
 INBOX = "inbox"
 """The source whose batches are pushes; its batch number is the highest push taken in."""
 
 __all__ = [
     "INBOX",
+    "NOTHING",
     "QUARANTINE",
     "Access",
     "Bindings",

@@ -57,6 +57,7 @@ class Shape:
     functions: tuple[Function, ...]
     joined: JoinedForm | None
     tables: tuple[TableRead, ...]
+    nows: tuple[AsOf, ...]
     text: str
     """All of it, as JSON."""
 
@@ -76,7 +77,8 @@ class Shape:
             Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns, scan.as_of)
             for scan, own in zip(self.scans, factors, strict=True)
         )
-        return Plan(sql, scans, self.residual, self.schema, self.queries, self.functions, self.joined, self.tables)
+        shared = (self.residual, self.schema, self.queries, self.functions, self.joined, self.tables, self.nows)
+        return Plan(sql, scans, *shared)
 
 
 class BoundText(NamedTuple):
@@ -102,7 +104,8 @@ def shape_from_text(text: str) -> Shape:
     scans = tuple(
         ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns, scan.as_of) for scan in plan.scans
     )
-    shape = Shape(scans, plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, text)
+    shared = (plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, plan.nows)
+    shape = Shape(scans, *shared, text)
     return _shapes.setdefault(text, shape)
 
 

@@ -11,12 +11,13 @@ from ladle.clock import to_datetime
 from ladle.evaluate import duck
 from ladle.plan import Plan
 from ladle.plan.answering import Folding
+from ladle.plan.as_of import NOW, Nows
 
 
 def run_residual(
     plan: Plan,
     relations: Mapping[str, pa.Table],
-    now_us: int | None,
+    nows: Nows,
     *,
     seconds_max: float | None = None,
     memory_bytes_max: int | None = None,
@@ -38,15 +39,15 @@ def run_residual(
         columns = [table.column(source) for _, source in residual.projection]
         return pa.Table.from_arrays(columns, schema=plan.schema)
     assert residual.duckdb_sql is not None
-    now = now_parameter(now_us) if residual.uses_now else None
-    return _run(plan, residual.duckdb_sql, relations, now, seconds_max, memory_bytes_max, in_order)
+    given = parameters(residual.duckdb_sql, nows, uses_now=residual.uses_now)
+    return _run(plan, residual.duckdb_sql, relations, given, seconds_max, memory_bytes_max, in_order)
 
 
 def run_above(
     plan: Plan,
     folding: Folding,
     relations: Mapping[str, pa.Table],
-    now_us: int | None,
+    nows: Nows,
     *,
     seconds_max: float | None = None,
     memory_bytes_max: int | None = None,
@@ -54,20 +55,24 @@ def run_above(
 ) -> pa.Table:
     """Run the rest of a query over the rows of nodes that are given: the statement above them."""
     assert folding.above is not None
-    now = now_parameter(now_us) if folding.uses_now else None
-    return _run(plan, folding.above, relations, now, seconds_max, memory_bytes_max, in_order)
+    given = parameters(folding.above, nows, uses_now=folding.uses_now)
+    return _run(plan, folding.above, relations, given, seconds_max, memory_bytes_max, in_order)
 
 
-def now_parameter(now_us: int | None) -> dict[str, datetime | None]:
-    """NOW as DuckDB is given it: NULL while it is undefined."""
-    return {"now": None if now_us is None else to_datetime(now_us).replace(tzinfo=None)}
+def parameters(text: str, nows: Nows, *, uses_now: bool) -> dict[str, datetime | None]:
+    """The parameters that a text of DuckDB has, and no others: NULL where NOW is undefined."""
+    return {
+        name: None if us is None else to_datetime(us).replace(tzinfo=None)
+        for name, us in nows.items()
+        if (uses_now if name == NOW else f"${name}" in text)
+    }
 
 
 def _run(
     plan: Plan,
     sql: str,
     relations: Mapping[str, pa.Table],
-    parameters: Mapping[str, object] | None,
+    given: Mapping[str, object],
     seconds_max: float | None,
     memory_bytes_max: int | None,
     in_order: bool,
@@ -76,7 +81,7 @@ def _run(
     answer = duck.run(
         sql,
         relations,
-        parameters=parameters,
+        parameters=given,
         seconds_max=seconds_max,
         memory_bytes_max=memory_bytes_max,
         in_order=in_order,

@@ -129,7 +129,7 @@ class Executor:
         parts = [reader.read(needed, extent) for extent in extents if not extent.is_empty]
         rows = pa.concat_tables(parts).combine_chunks() if parts else reader.empty(needed)
         out = self._leaving(stream, scan, rows.column(stamps), moment) if self._outs else None
-        return self._run({scan.relation: rows.select(scan.columns)}, moment), out
+        return self._run({scan.relation: rows.select(scan.columns)}), out
 
     def _leaving(self, stream: StreamState, scan: Scan, times: pa.ChunkedArray, moment: Moment) -> pa.Array:
         """When tuples leave their window, or are beyond retention; null where they stay until another comes."""
@@ -150,9 +150,10 @@ class Executor:
         tables = moments.tables(moment)
         return self._invoker.as_of(self._plan, moments.catalog, moments.reader, extents, tables, moment.now_us)
 
-    def _run(self, relations: dict[str, pa.Table], moment: Moment) -> pa.Table:
+    def _run(self, relations: dict[str, pa.Table]) -> pa.Table:
         engine = self._invoker.engine(self._plan, sum(map(len, relations.values())))
-        return self._invoker.compute(self._plan, relations, moment.now_us, engine)
+        # Columns are picked, and nothing is computed of NOW.
+        return self._invoker.compute(self._plan, relations, {}, engine)
 
     def _nulls(self, count: int) -> pa.Array | None:
         return pa.nulls(count, OUT) if self._outs else None

@@ -187,6 +187,9 @@ def _plan_lines(
         stands = f"as it stands: {reader.table_rows(each)} rows" if each.as_of is None else str(each.as_of)
         lines.append(f"  {title}    {each.relation} = {each.table}, {stands}")
         lines.append(f"      columns   {', '.join(each.columns)}")
+    for as_of in plan.nows:
+        of = ", ".join((*as_of.streams, *as_of.tables)) or "nothing"
+        lines.append(f"  now       :{as_of.parameter} is NOW as of entry {as_of.entry}, of {of}")
     lines += _join_lines(invoker.joins, catalog, plan, reader, now_us, others)
     for number, function in enumerate(plan.functions):
         lines.append(f"  {'functions' if number == 0 else '         '} {function.symbol} = {function.signature}")

@@ -28,10 +28,11 @@ from ladle.execute.join_answers import Joins
 from ladle.execute.measuring import Measuring
 from ladle.execute.node_rows import Nodes, Read
 from ladle.execute.node_state import Measured
-from ladle.execute.past import extents_of, table_at, table_rows_at
+from ladle.execute.past import extents_of, nows_of, table_at, table_rows_at
 from ladle.execute.reader import Reader
 from ladle.pipeline import FileRelation, Pipeline, Relation
 from ladle.plan import Engine, KeyedRowsWindow, Plan, RowsWindow, Scan
+from ladle.plan.as_of import Nows
 from ladle.plan.nodes import Node
 
 _READING = re.compile("parquet|checksum|failed_read_file|end of", re.IGNORECASE)
@@ -72,12 +73,13 @@ class Invoker:
         extents = extents_of(plan, catalog, reader, now_us)
         table = None if kept is None else kept.answer(catalog, extents, now_us)
         if table is None:
+            nows = nows_of(plan, catalog, reader, now_us)
             if not keep_nothing:
                 table = self.nodes.answer(
-                    plan, catalog, reader, extents, now_us, self._beside(plan, catalog, reader, extents, kept)
+                    plan, catalog, reader, extents, nows, self._beside(plan, catalog, reader, extents, kept)
                 )
             if table is None:
-                table = self._run(plan, catalog, reader, extents, now_us, kept, keep_nothing=keep_nothing)
+                table = self._run(plan, catalog, reader, extents, nows, kept, keep_nothing=keep_nothing)
             if kept is not None:
                 kept.keep_answer(catalog, extents, now_us, table, time.perf_counter() - started)
         return Answer(
@@ -108,11 +110,12 @@ class Invoker:
             found = {scan.relation: reader.read(scan, extent) for scan, extent in scans if scan.relation in relations}
             return found | dict(tables)
 
-        table = self.nodes.answer(plan, catalog, reader, extents, now_us, read, in_order=True)
+        nows = nows_of(plan, catalog, reader, now_us)
+        table = self.nodes.answer(plan, catalog, reader, extents, nows, read, in_order=True)
         if table is None:
             relations = read([scan.relation for scan in plan.scans])
             engine = self.engine(plan, sum(map(len, relations.values())))
-            table = self.compute(plan, relations, now_us, engine, in_order=True)
+            table = self.compute(plan, relations, nows, engine, in_order=True)
         return table
 
     def measured(self, plan: Plan, tree: Node, catalog: Catalog) -> Mapping[str, Measured]:
@@ -123,7 +126,8 @@ class Invoker:
         extents = extents_of(plan, catalog, reader, now_us)
         tables = self._tables(plan, catalog, reader)
         settings, nodes, joins = self._store.settings, self.nodes, self.joins
-        return Measuring(settings, nodes, joins, plan, catalog, reader, extents, tables, now_us).run(tree)
+        nows = nows_of(plan, catalog, reader, now_us)
+        return Measuring(settings, nodes, joins, plan, catalog, reader, extents, tables, nows).run(tree)
 
     def engine(self, plan: Plan, input_rows: int) -> Engine:
         """What runs a residual over so many rows."""
@@ -136,7 +140,7 @@ class Invoker:
         catalog: Catalog,
         reader: Reader,
         extents: list[Extent],
-        now_us: int | None,
+        nows: Nows,
         kept: KeptAnswer | None,
         *,
         keep_nothing: bool,
@@ -146,17 +150,15 @@ class Invoker:
             try:
                 relations = self.joins.relations(plan, catalog, reader, extents, keep_nothing=keep_nothing)
                 relations |= self._read(plan, catalog, reader, extents, kept, but_for=plan.joined.scans)
-                return self.compute(plan, relations, now_us, engine, joined=True)
+                return self.compute(plan, relations, nows, engine, joined=True)
             except EvaluationError:
                 # What raised may be a tuple that has no partner, or the pairs were too many: the statement itself says.
                 pass
         if engine is Engine.SPARK:
-            return self._by_spark(plan, catalog, reader, extents, now_us)
-        return self.compute(plan, self._read(plan, catalog, reader, extents, kept, but_for=()), now_us, engine)
+            return self._by_spark(plan, catalog, reader, extents, nows)
+        return self.compute(plan, self._read(plan, catalog, reader, extents, kept, but_for=()), nows, engine)
 
-    def _by_spark(
-        self, plan: Plan, catalog: Catalog, reader: Reader, extents: list[Extent], now_us: int | None
-    ) -> pa.Table:
+    def _by_spark(self, plan: Plan, catalog: Catalog, reader: Reader, extents: list[Extent], nows: Nows) -> pa.Table:
         """Spark reads the files itself."""
         relations: dict[str, Relation] = dict(self._tables(plan, catalog, reader))
         requests: list[tuple[Scan, Request]] = []
@@ -170,7 +172,7 @@ class Invoker:
             self._store.damage.check_footers(scan.block.stream, request.source.directory, request.files)
             relations[scan.relation] = FileRelation(request, tuple(factor.sql for factor in scan.block.factors))
         try:
-            table = self.compute(plan, relations, now_us, Engine.SPARK)
+            table = self.compute(plan, relations, nows, Engine.SPARK)
             # Its own metrics know nothing of what is read of local files.
             for scan, request in requests:
                 asked = {column for factor in scan.block.factors for column in factor.columns}
@@ -219,7 +221,7 @@ class Invoker:
         self,
         plan: Plan,
         relations: Mapping[str, Relation],
-        now_us: int | None,
+        nows: Nows,
         engine: Engine,
         *,
         joined: bool = False,
@@ -228,11 +230,11 @@ class Invoker:
         """Run a residual over what was read for it; `joined` is the statement over joins, `in_order` one thread."""
         settings = self._store.settings
         if engine is Engine.SPARK:
-            return self._pipeline().run_residual(plan, relations, now_us, seconds_left(settings))
+            return self._pipeline().run_residual(plan, relations, nows, seconds_left(settings))
         return run_residual(
             plan,
             relations,
-            now_us,
+            nows,
             seconds_max=seconds_left(settings),
             memory_bytes_max=settings.residual_memory_bytes_max,
             joined=joined,

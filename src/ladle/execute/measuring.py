@@ -17,7 +17,7 @@ from ladle.catalog import Catalog
 from ladle.config import Settings
 from ladle.errors import EvaluationError, LadleError
 from ladle.evaluate import duck
-from ladle.evaluate.residual import now_parameter
+from ladle.evaluate.residual import parameters
 from ladle.execute.deadline import seconds_left
 from ladle.execute.join_answers import Joins
 from ladle.execute.node_rows import Nodes
@@ -26,6 +26,7 @@ from ladle.execute.plan_tree import given_nodes
 from ladle.execute.reader import Reader
 from ladle.plan import Plan, SharedJoin
 from ladle.plan.answering import FoldedNode
+from ladle.plan.as_of import Nows
 from ladle.plan.nodes import GroupBy, Join, JoinKind, Node, Project, StreamScan, TableScan, leaves, walk
 from ladle.plan.rendering import fused
 
@@ -51,7 +52,7 @@ class Measuring:
         reader: Reader,
         extents: Sequence[Extent],
         tables: Mapping[str, pa.Table],
-        now_us: int | None,
+        nows: Nows,
     ) -> None:
         self._settings = settings
         self._nodes = nodes
@@ -61,7 +62,7 @@ class Measuring:
         self._reader = reader
         self._extents = extents
         self._tables = tables
-        self._now_us = now_us
+        self._nows = nows
         self._prepared = nodes.prepared(plan, catalog)
         self._known: dict[int, _Rows] = {}
         self._columns: dict[int, Mapping[int, str]] = {}
@@ -193,13 +194,13 @@ class Measuring:
         self._columns[id(node)] = columns
         tables = {f"_m{at}": table for at, (table, _) in enumerate(inputs)}
         types = [column.type for column in node.columns]
-        now = now_parameter(self._now_us) if "$now" in text else None
+        given = parameters(text, self._nows, uses_now="$now" in text)
 
         def work() -> pa.Table:
             table = duck.run(
                 text,
                 tables,
-                parameters=now,
+                parameters=given,
                 seconds_max=seconds_left(self._settings),
                 memory_bytes_max=self._settings.residual_memory_bytes_max,
                 functions=self._plan.functions,

@@ -24,6 +24,7 @@ from ladle.execute.prepared import Prepared
 from ladle.execute.reader import Reader
 from ladle.plan import Plan
 from ladle.plan.answering import Folding
+from ladle.plan.as_of import Nows
 
 _PREPARED_MAX = 16_384
 
@@ -65,7 +66,7 @@ class Nodes:
         catalog: Catalog,
         reader: Reader,
         extents: Sequence[Extent],
-        now_us: int | None,
+        nows: Nows,
         read: Read,
         *,
         in_order: bool = False,
@@ -87,13 +88,13 @@ class Nodes:
             given[node.relation] = rows
         if self._is_large(plan, folding, given, catalog, reader, extents):
             return None
-        table = self._above(plan, folding, {**given, **read(folding.reads)}, now_us, in_order=in_order)
+        table = self._above(plan, folding, {**given, **read(folding.reads)}, nows, in_order=in_order)
         if table is not None:
             self.answered += 1
         return table
 
     def _above(
-        self, plan: Plan, folding: Folding, relations: Mapping[str, pa.Table], now_us: int | None, *, in_order: bool
+        self, plan: Plan, folding: Folding, relations: Mapping[str, pa.Table], nows: Nows, *, in_order: bool
     ) -> pa.Table | None:
         settings = self._store.settings
         try:
@@ -101,7 +102,7 @@ class Nodes:
                 plan,
                 folding,
                 relations,
-                now_us,
+                nows,
                 seconds_max=seconds_left(settings),
                 memory_bytes_max=settings.residual_memory_bytes_max,
                 in_order=in_order,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 
 from ladle.archive.layout import Extent
-from ladle.catalog import Catalog, Record, StreamState, TableState, now_of_clocks
+from ladle.catalog import NOTHING, Catalog, Record, StreamState, TableState, now_of_clocks
 from ladle.catalog.store import Store
 from ladle.clock import to_datetime
 from ladle.delta import Moment
@@ -21,6 +21,7 @@ from ladle.execute.browsing import refuse_gone
 from ladle.execute.reader import Reader
 from ladle.execute.table_rows import versions_of
 from ladle.plan import AsOf, Plan, Scan, TableRead
+from ladle.plan.as_of import NOW, Nows
 
 
 def extents_of(plan: Plan, catalog: Catalog, reader: Reader, now_us: int | None, *, check: bool = True) -> list[Extent]:
@@ -45,8 +46,7 @@ def extent_at_entry(scan: Scan, as_of: AsOf, catalog: Catalog, reader: Reader) -
     """What a scan read just after an entry."""
     assert as_of.entry is not None
     streams, stream = _streams(as_of, catalog), _stream(scan, catalog)
-    tables = [table for name in as_of.tables if (table := catalog.table(name)) is not None]
-    moment = moment_of_entry(streams, tables, as_of.entry, reader.wall_us)
+    moment = moment_of_entry(streams, _tables(as_of, catalog), as_of.entry, reader.wall_us)
     record = stream.timeline.at(as_of.entry)
     floor_us = floor_at(stream, record, moment, timed=any(each.event_time for each in streams))
     return reader.extent_as_of(scan, moment.now_us, record.total, record.clock_us, floor_us)
@@ -60,14 +60,51 @@ def moment_of_entry(
     not_before_us: int | None = None,
 ) -> Moment:
     """The moment just after an entry, for what reads some streams and tables."""
-    records = [(stream, stream.timeline.at(entry)) for stream in streams]
     if any(stream.event_time for stream in streams):
+        records = [(stream, _record_at(stream, entry)) for stream in streams]
         epoch = max((record.epoch for _, record in records), default=0)
         return Moment(entry, now_of_clocks([(stream, record.clock) for stream, record in records], epoch))
-    each = [record for _, record in records] + [table.timeline.at(entry) for table in tables]
-    known = [us for record in each for us in (record.clock_us, record.at_us) if us]
-    known += [] if not_before_us is None else [not_before_us]
+    known = _times_of((*streams, *tables), entry) + ([] if not_before_us is None else [not_before_us])
     return Moment(entry, max(known, default=wall_us))
+
+
+def _times_of(read: Iterable[StreamState | TableState], entry: int) -> list[int]:
+    """When what is stamped on arrival, and tables, had last changed as of an entry, as far as that is known."""
+    records = [_record_at(each, entry) for each in read]
+    return [us for record in records for us in (record.clock_us, record.at_us) if us]
+
+
+def _record_at(state: StreamState | TableState, entry: int) -> Record:
+    """A stream or table as of an entry; nothing, of one that was not there yet."""
+    return state.timeline.at(entry) if _was_there(state, entry) else NOTHING
+
+
+def _was_there(state: StreamState | TableState, entry: int) -> bool:
+    created = state.created if isinstance(state, StreamState) else state.created.entry
+    return created <= entry
+
+
+def nows_of(plan: Plan, catalog: Catalog, reader: Reader, now_us: int | None) -> Nows:
+    """What the parameters of a plan's texts are when its answer is read at NOW. What the entries need is there."""
+    if not plan.nows:
+        return {NOW: now_us}
+    return {NOW: now_us} | {as_of.parameter: _now_as_of(as_of, catalog, reader.wall_us) for as_of in plan.nows}
+
+
+def _now_as_of(as_of: AsOf, catalog: Catalog, wall_us: int) -> int | None:
+    """NOW as of an entry: that which windows had then. None if it was undefined."""
+    assert as_of.entry is not None
+    streams, tables = _streams(as_of, catalog), _tables(as_of, catalog)
+    if any(stream.event_time for stream in streams) or _times_of((*streams, *tables), as_of.entry):
+        return moment_of_entry(streams, tables, as_of.entry, wall_us).now_us
+    created = [each.created.at_us for each in tables if _was_there(each, as_of.entry) and each.created.at_us]
+    if not created:
+        # It was the wall clock's, and nobody wrote down where that was.
+        raise TypeMismatch(
+            f"NOW as of entry {as_of.entry} is not known: nothing that is read had changed by then.",
+            hint="read it as of an entry after the first change, or TIMESTAMP AS OF",
+        )
+    return max(created)
 
 
 def floor_at(stream: StreamState, record: Record, moment: Moment, *, timed: bool) -> int | None:
@@ -126,7 +163,7 @@ def version_at(table: TableState, as_of: AsOf, last: int) -> int:
 
 def refuse_past(plan: Plan, catalog: Catalog, reader: Reader) -> None:
     """Raise if some moment has not been yet, or what a scan of a stream had then is gone."""
-    moments = [*(scan.as_of for scan in plan.scans), *(table.as_of for table in plan.tables)]
+    moments = [*(scan.as_of for scan in plan.scans), *(table.as_of for table in plan.tables), *plan.nows]
     for as_of in dict.fromkeys(each for each in moments if each is not None):
         scans = [scan for scan in plan.scans if scan.as_of == as_of]
         if as_of.us is not None:
@@ -139,23 +176,27 @@ def refuse_past(plan: Plan, catalog: Catalog, reader: Reader) -> None:
                 f"the last one is {catalog.seq}",
                 "answers say which entry they reflect: answer.entry",
             )
-        if scans:
-            _refuse_forgotten(scans, as_of, as_of.entry, catalog, reader)
+        _refuse_forgotten(scans, as_of, as_of.entry, catalog, reader)
 
 
 def _refuse_forgotten(scans: list[Scan], as_of: AsOf, entry: int, catalog: Catalog, reader: Reader) -> None:
-    """Raise if streams are not known as of an entry, or if tuples that they had then are removed."""
-    streams = _streams(as_of, catalog)
-    for stream in streams:
+    """Raise if NOW is not known as of an entry, or if tuples that streams had then are removed."""
+    for stream in (_stream(scan, catalog) for scan in scans):
         if entry < stream.created:
             raise _not_there(f"Stream '{stream.name}'", f"entry {entry}", f"entry {stream.created}")
-        if entry < stream.timeline.base.entry:
+    streams = _streams(as_of, catalog)
+    for stream in streams:
+        if _was_there(stream, entry) and entry < stream.timeline.base.entry:
             first = max(each.timeline.base.entry for each in streams)
             raise Gone(
                 f"Entry {entry} is beyond what is kept of the past of stream '{stream.name}'.",
                 hint=f"it can be read from entry {first} on",
             )
-    epoch = max((stream.timeline.at(entry).epoch for stream in streams), default=0)
+    timed = any(stream.event_time for stream in streams)
+    for table in () if timed else _tables(as_of, catalog):
+        if _was_there(table, entry) and entry < table.timeline.base.entry:
+            raise _versions_gone(table, f"entry {entry}", f"entry {table.timeline.base.entry}")
+    epoch = max((_record_at(stream, entry).epoch for stream in streams), default=0)
     if epoch < now_known_from(streams):
         raise Gone(f"NOW as of entry {entry} is not known any more: these streams were idle so often.")
     for scan in scans:
@@ -189,6 +230,10 @@ def _versions_gone(table: TableState, then: str, since: str) -> Gone:
 
 def _streams(as_of: AsOf, catalog: Catalog) -> list[StreamState]:
     return [stream for name in as_of.streams if (stream := catalog.stream(name)) is not None]
+
+
+def _tables(as_of: AsOf, catalog: Catalog) -> list[TableState]:
+    return [table for name in as_of.tables if (table := catalog.table(name)) is not None]
 
 
 def _stream(scan: Scan, catalog: Catalog) -> StreamState:

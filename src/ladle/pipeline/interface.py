@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ladle.archive.scan import Request
 from ladle.plan import Plan
+from ladle.plan.as_of import Nows
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask
 from ladle.stem.epoch_kernel import EpochTask, Manifest
 from ladle.stem.join_kernel import JoinTask, TaskResults
@@ -114,9 +115,7 @@ class Pipeline(Protocol):
         """End the jobs of backfills, which raise, and those to come: what they would keep is only derived."""
         ...
 
-    def run_residual(
-        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
-    ) -> pa.Table:
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], nows: Nows, seconds_max: float) -> pa.Table:
         """Run a residual over its relations. What takes longer than `seconds_max` is stopped and raises."""
         ...
 

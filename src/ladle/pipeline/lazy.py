@@ -25,6 +25,7 @@ from ladle.pipeline.interface import Attached, BatchRunner, OwnBatch, Relation
 from ladle.pipeline.residuals import Residuals
 from ladle.pipeline.spark_reasons import reason_of
 from ladle.plan import Plan
+from ladle.plan.as_of import Nows
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask
 from ladle.stem.epoch_kernel import EpochTask, Manifest
 from ladle.stem.join_kernel import JoinTask, TaskResults
@@ -95,13 +96,11 @@ class LazyPipeline:
         if pipeline is not None:
             run_apart(partial(pipeline.cancel, self._backfills), lambda: None)
 
-    def run_residual(
-        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
-    ) -> pa.Table:
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], nows: Nows, seconds_max: float) -> pa.Table:
         """Run a residual, in a process of its own where Spark is local."""
         if self._residuals is not None:
-            return self._residuals.run_residual(plan, relations, now_us, seconds_max)
-        return self._run(lambda spark: spark.run_residual(plan, relations, now_us, seconds_max))
+            return self._residuals.run_residual(plan, relations, nows, seconds_max)
+        return self._run(lambda spark: spark.run_residual(plan, relations, nows, seconds_max))
 
     def analyse(self, plan: Plan, relations: Mapping[str, pa.Schema], seconds_max: float) -> pa.Schema | None:
         """The schema that Spark gives a residual; what Spark refuses raises."""

@@ -28,6 +28,7 @@ from ladle.config import SparkStart
 from ladle.errors import Closed, InvocationTimeout, PipelineError
 from ladle.pipeline.interface import Relation
 from ladle.plan import Plan
+from ladle.plan.as_of import Nows
 
 STOP_SECONDS_MAX = 2.0
 """What was told to stop, and has not by then, is ended with its process."""
@@ -48,11 +49,9 @@ class Residuals:
         self._closed = threading.Event()
         self.restarts = 0
 
-    def run_residual(
-        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
-    ) -> pa.Table:
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], nows: Nows, seconds_max: float) -> pa.Table:
         """Run a residual in the other process. What can't be stopped there ends that process."""
-        arguments = (plan, dict(relations), now_us, seconds_max)
+        arguments = (plan, dict(relations), nows, seconds_max)
         # The process stops it at its limit; here there is a limit only to the wait for that.
         table: pa.Table = self._ask("run_residual", arguments, seconds_max, STOP_SECONDS_MAX)
         return table

@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +49,7 @@ from ladle.pipeline.spark_reasons import reason_of, said_of_query
 from ladle.pipeline.spark_session import SQL_SETTINGS, is_alive, keeping_active, let_go
 from ladle.pipeline.udfs import said_by_function, vectorised
 from ladle.plan import Plan
+from ladle.plan.as_of import NOW, Nows
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.schema import TIMESTAMP, quoted
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
@@ -61,6 +62,8 @@ _REPLY = pa.schema([("reply", pa.string())])
 _GROUP = "spark.jobGroup.id"
 _VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 _WORK = "ladle.work"
+_SOME_TIME_US = 1 << 50
+"""What Spark is shown a query with: no answer has it."""
 """The property of a job that says what is to be done."""
 _LAST_BREATH_SECONDS_MAX = 2.0
 
@@ -208,9 +211,7 @@ class SparkPipeline:
         unfinished = any(reply[1] for reply in replies)
         return TaskResults(failures, unfinished, sum(bytes_read for _, _, bytes_read in replies))
 
-    def run_residual(
-        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
-    ) -> pa.Table:
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], nows: Nows, seconds_max: float) -> pa.Table:
         """Run a residual in a session of its own."""
         with self._residual_session(plan) as session:
             for name, relation in relations.items():
@@ -229,9 +230,7 @@ class SparkPipeline:
             watchdog.start()
             context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
             try:
-                answer = session.sql(
-                    plan.residual.spark_sql, args=_arguments(plan, None if now_us is None else to_datetime(now_us))
-                ).toArrow()
+                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, nows)).toArrow()
             except (PySparkException, Py4JError) as error:
                 if late.is_set():
                     raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
@@ -252,7 +251,8 @@ class SparkPipeline:
                 nothing = session.sparkContext.emptyRDD()
                 session.createDataFrame(nothing, schema=_spark_schema(schema)).createOrReplaceTempView(name)
             try:
-                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, datetime(2000, 1, 1, tzinfo=UTC)))
+                some = dict.fromkeys((NOW, *(each.parameter for each in plan.nows)), _SOME_TIME_US)
+                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, some))
                 schema = to_arrow_schema(answer.schema, timezone="UTC")
                 # The optimiser computes what is constant, so a literal that can't be cast shows here.
                 answer._jdf.queryExecution().optimizedPlan()
@@ -381,8 +381,9 @@ def _refused(error: BaseException, relations: Iterable[str], *, while_binding: b
     return EvaluationError(told if told.startswith("[") else f"Spark can't compute this: {told}")
 
 
-def _arguments(plan: Plan, now: datetime | None) -> dict[str, datetime | None] | None:
-    return {"now": now} if plan.residual.uses_now else None
+def _arguments(plan: Plan, nows: Nows) -> dict[str, datetime | None] | None:
+    used = {*([NOW] if plan.residual.uses_now else []), *(each.parameter for each in plan.nows)}
+    return {name: None if us is None else to_datetime(us) for name, us in nows.items() if name in used} or None
 
 
 def _unqualified(text: str, relations: Iterable[str]) -> str:

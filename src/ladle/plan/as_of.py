@@ -6,10 +6,22 @@ committed up to it, at the NOW that followed from it.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ladle.clock import to_datetime
 from ladle.json_values import Json, JsonRow
+
+NOW = "now"
+"""The parameter of a bound text that is the NOW of its answer."""
+
+_AS_OF = "as_of_"
+
+Nows = Mapping[str, int | None]
+"""What the parameters of a bound text are: NOW, and NOW as of entries. None: NOW is, or was, undefined."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +31,31 @@ class AsOf:
     us: int | None = None
     entry: int | None = None
     streams: tuple[str, ...] = ()
-    """NOW as of an entry is that of these streams: all that the query has which is read as of it."""
+    """NOW as of an entry is that of these streams: all that the query reads which is read as of it."""
     tables: tuple[str, ...] = ()
     """While no stream has a time of its own, NOW is when the last entry of any of these was made, or of a stream."""
+
+    @cached_property
+    def parameter(self) -> str:
+        """What stands in bound texts for NOW as of this entry: whoever means the same NOW has the same name for it."""
+        names = [sorted(name.lower() for name in each) for each in (self.streams, self.tables)]
+        digest = hashlib.blake2b(json.dumps(names).encode(), digest_size=8).hexdigest()
+        return f"{_AS_OF}{self.entry}_{digest}"
+
+    @property
+    def of_tables(self) -> AsOf:
+        """What counts of it for a table, which has no NOW."""
+        return AsOf(self.us, self.entry)
 
     def __str__(self) -> str:
         if self.us is None:
             return f"VERSION AS OF {self.entry}"
         return f"TIMESTAMP AS OF '{to_datetime(self.us).isoformat(' ').removesuffix('+00:00')}'"
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a parameter of a bound text is NOW, or NOW as of an entry: the binder makes no others."""
+    return name == NOW or name.startswith(_AS_OF)
 
 
 def as_of_to_json(as_of: AsOf) -> list[Json]:

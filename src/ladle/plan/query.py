@@ -116,7 +116,9 @@ class TableRead:
 
 @dataclass(frozen=True)
 class Residual:
-    """The statement over the scans' relations. `:now` (Spark) and `$now` (DuckDB) stand for NOW when `uses_now`."""
+    """The statement over the scans' relations. `:now` (Spark) and `$now` (DuckDB) stand for NOW when `uses_now`;
+    what stands for NOW as of an entry is in the plan's `nows`.
+    """
 
     spark_sql: str
     duckdb_sql: str | None
@@ -170,6 +172,8 @@ class Plan:
     """Where streams are joined by comparisons; the residual itself is for what that can't answer."""
     tables: tuple[TableRead, ...] = ()
     """Tables that it reads, each once for each moment; they can't be dropped before it."""
+    nows: tuple[AsOf, ...] = ()
+    """The entries as of which its texts compute something of NOW, by the parameter of each."""
 
     @cached_property
     def streams(self) -> tuple[str, ...]:
@@ -184,7 +188,7 @@ class Plan:
     @cached_property
     def browses(self) -> bool:
         """Whether something is read as of another moment."""
-        moments = (*(scan.as_of for scan in self.scans), *(table.as_of for table in self.tables))
+        moments = (*(scan.as_of for scan in self.scans), *(table.as_of for table in self.tables), *self.nows)
         return any(as_of is not None for as_of in moments)
 
 
@@ -211,6 +215,7 @@ class PlanJson(TypedDict):
     joined: NotRequired[list[JsonRow]]
     """The residual over the joins' pairs, and then the joins."""
     tables: NotRequired[list[JsonRow]]
+    nows: NotRequired[list[JsonRow]]
 
 
 def factor_to_json(factor: Factor) -> list[Json]:
@@ -251,6 +256,8 @@ def plan_to_json(plan: Plan) -> PlanJson:
         value["joined"] = [_residual_to_json(joined.residual, plan.schema), *joins]
     if plan.tables:
         value["tables"] = [_table_to_json(table) for table in plan.tables]
+    if plan.nows:
+        value["nows"] = [as_of_to_json(each) for each in plan.nows]
     return value
 
 
@@ -332,4 +339,5 @@ def plan_from_json(value: PlanJson) -> Plan:
             tuple(join_from_json(join, functions) for join in joined[1:]), _residual_from_json(joined[0], schema)
         ),
         tables=tuple(map(_table_from_json, value.get("tables", ()))),
+        nows=tuple(as_of for each in value.get("nows", ()) if (as_of := as_of_from_json(each)) is not None),
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from ladle.errors import Position, SqlError, Unsupported
-from ladle.plan import Function
+from ladle.plan import AsOf, Function
 from ladle.schema import unique_names
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
@@ -28,7 +28,7 @@ from ladle.sql.naming import output_name
 from ladle.sql.position import SourceText
 from ladle.sql.qualify import sorted_by, without_qualify
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
-from ladle.sql.scopes import NAME, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
 from ladle.sql.split import push_where
@@ -55,10 +55,10 @@ class Binder:
     """The standing queries that are read."""
     shared: dict[Read, Cte] = field(default_factory=dict)
     """Those of them that are bound before the statement."""
-    past: Past | None = None
+    past: AsOf | None = None
     """The moment that this text is read as of."""
-    past_tables: dict[Past, dict[str, None]] = field(default_factory=dict)
-    """The tables that standing queries read, by the moment that those are read as of."""
+    nows: dict[str, AsOf] = field(default_factory=dict)
+    """The entries as of which standing queries compute something of NOW, by the parameter of each."""
     mentions: int = 0
     """Streams mentioned in this text itself."""
 

@@ -19,10 +19,10 @@ from ladle.errors import (
     UnknownName,
     Unsupported,
 )
-from ladle.plan import TimeWindow, Window
+from ladle.plan import AsOf, TimeWindow, Window
 from ladle.plan.query import ROW
 from ladle.schema import ARRIVAL, Column, StreamSchema, TableSchema, is_nested, unique_names
-from ladle.sql.as_of_clause import past_of, refuse_past, with_now
+from ladle.sql.as_of_clause import past_of, past_of_query, refuse_past, with_now
 from ladle.sql.bounds import window_of_stream
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
@@ -31,7 +31,7 @@ from ladle.sql.parenthesised import without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
-from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
 from ladle.sql.trees import copied
 from ladle.sql.within import Mentions, window_on_rows
@@ -148,7 +148,7 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         refuse_past(node, binder.source, "a common table expression")
         relation, target = _cte(binder, cte, alias, qualifiers, around)
     elif (found := mentioned_stream(binder.names, names)) is not None:
-        past = past_of(node, binder.source) or binder.past
+        past = past_of(node, binder.source, (found[0],)) or binder.past
         relation, target = _scan(binder, found, bracket, past, alias, qualifiers, around)
     elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
         _no_bracket(binder, bracket, "a table", hint="leave it out: a table is read as it stands")
@@ -157,11 +157,11 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
             table = (table[0], table[1].with_column(Column(ROW, pa.int64())))
         relation, target = _table(binder, table, past, alias, qualifiers)
     elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
-        past = past_of(node, binder.source, names[0].lower()) or binder.past
+        past = past_of_query(node, binder.source, binder.names) or binder.past
         within = around.within
         if bracket is not None:
             within = (*within, window_on_rows(bracket, binder.source))
-        relation, target = _inline(binder, query[0], past, within, node, alias, qualifiers)
+        relation, target = _inline(binder, query[0], past, within, alias, qualifiers)
     else:
         raise _unknown_relation(binder, names, parts[0])
     columns = alias_node.args.get("columns") if alias_node is not None else None
@@ -185,7 +185,7 @@ def _scan(
     binder: Binder,
     found: tuple[str, StreamSchema],
     bracket: exp.Expression | None,
-    past: Past | None,
+    past: AsOf | None,
     alias: str,
     qualifiers: Qualifiers,
     around: Around,
@@ -205,11 +205,9 @@ def _scan(
 
 
 def _table(
-    binder: Binder, found: tuple[str, TableSchema], past: Past | None, alias: str, qualifiers: Qualifiers
+    binder: Binder, found: tuple[str, TableSchema], past: AsOf | None, alias: str, qualifiers: Qualifiers
 ) -> tuple[Relation, exp.Expression]:
     name, schema = found
-    if past is not None and past.of is not None:
-        binder.past_tables.setdefault(past, {})[name] = None
     own = name, None if past is None else past.of_tables
     alike = (i for i, known in enumerate(binder.tables) if (known.table, known.past) == own and known.schema == schema)
     number = next(alike, len(binder.tables))
@@ -233,9 +231,8 @@ def _cte(
 def _inline(
     binder: Binder,
     name: str,
-    past: Past | None,
+    past: AsOf | None,
     within: tuple[TimeWindow, ...],
-    node: exp.Table,
     alias: str,
     qualifiers: Qualifiers,
 ) -> tuple[Relation, exp.Expression]:
@@ -245,22 +242,21 @@ def _inline(
     if known is not None:
         target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
         return Relation(alias, qualifiers, known.fields), target
-    position = binder.source.of(node.args.get("version") or node)
-    tree, fields = _bind_below(binder, binder.below[read], position, within)
+    tree, fields = _bind_below(binder, binder.below[read], within)
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
 def bind_shared(binder: Binder, read: Read) -> exp.CTE:
     """A standing query that is bound before the statement, once for all who read it."""
     below = binder.below[read]
-    tree, fields = _bind_below(binder, below, None)
+    tree, fields = _bind_below(binder, below)
     cte = binder._cte_name(below.name)
     binder.shared[read] = Cte(cte, fields)
     return exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True)))
 
 
 def _bind_below(
-    binder: Binder, below: Below, position: Position | None, within: tuple[TimeWindow, ...] = ()
+    binder: Binder, below: Below, within: tuple[TimeWindow, ...] = ()
 ) -> tuple[exp.Expression, tuple[Field, ...]]:
     name = below.name
     inner = binder.inlined(below)
@@ -270,7 +266,7 @@ def _bind_below(
         tree, fields = inner.query(written, Around(within=within))
     except LadleError as error:
         raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
-    return tree if below.past is None else with_now(tree, below.past, name, position), fields
+    return tree if below.past is None else with_now(tree, below.past, binder.nows), fields
 
 
 def _bind_subquery(

@@ -36,11 +36,11 @@ class Names(Protocol):
         ...
 
     def stream_names(self) -> Iterable[str]:
-        """The names of the streams, for errors."""
+        """The names of the streams; inside of a standing query, of those that it reads."""
         ...
 
     def table_names(self) -> Iterable[str]:
-        """The names of the tables, for errors."""
+        """The names of the tables; inside of a standing query, of those that it reads."""
         ...
 
     def query_names(self) -> Iterable[str]:

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from ladle.errors import SqlError
 from ladle.plan import Block, JoinedForm, Plan, Residual, Scan, TableRead
+from ladle.plan.as_of import NOW
 from ladle.plan.query import ROW
 from ladle.sql import shapes
-from ladle.sql.as_of_clause import as_of_each, as_of_table
 from ladle.sql.binder import Binder
 from ladle.sql.conform import NotConformant, check_functions, translate_query
 from ladle.sql.dialect import DIALECT, Bounds
@@ -23,7 +23,7 @@ from ladle.sql.function_calls import resolve_functions
 from ladle.sql.limits import too_deep
 from ladle.sql.names import Names
 from ladle.sql.position import SourceText
-from ladle.sql.resolve import NOW, fix_now
+from ladle.sql.resolve import fix_now
 from ladle.sql.scopes import SCAN, TABLE, Around, Field, ScanDraft, TableDraft
 from ladle.sql.shared_joins import shared_joins
 from ladle.sql.sharing import queries_below
@@ -71,7 +71,8 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
     alone = () if tables else binder.scans
     _count_exactly(tree)
     spark_sql = tree.sql(DIALECT)
-    uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
+    parameters = {node.name for node in tree.find_all(exp.Placeholder)}
+    nows = tuple(as_of for name, as_of in binder.nows.items() if name in parameters)
     queries = tuple(binder.queries)
     projection = shapes.projection(tree, alone)
     duckdb_sql: str | None = None
@@ -91,9 +92,9 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
         schema = schema if schema is not None else translated.schema
     except NotConformant as error:
         why_spark = None if projection is not None else error.reason
-    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, uses_now)
+    residual = Residual(spark_sql, duckdb_sql, projection, why_spark, NOW in parameters)
     joined = _joined(tree, binder.scans, relations) if duckdb_sql is not None else None
-    plan = Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()), joined, tables)
+    plan = Plan(sql, scans, residual, schema, queries, tuple(binder.functions.values()), joined, tables, nows)
     if any(ROW in each.columns for each in tables):
         return replace(plan, residual=replace(residual, foldings=()))  # nodes know nothing of numbers of rows
     if len(spark_sql) > _LOOKED_AT_MAX:
@@ -151,13 +152,12 @@ def _part_aliases_from_columns(tree: exp.Expression, columns: set[str]) -> None:
 
 def _scans(binder: Binder, tree: exp.Expression) -> tuple[Scan, ...]:
     needed = _needed(tree, SCAN)
-    moments = as_of_each(binder.scans, binder.past_tables)
     scans = []
-    for number, (drafted, as_of) in enumerate(zip(binder.scans, moments, strict=True)):
+    for number, drafted in enumerate(binder.scans):
         columns = needed.get(number) or {drafted.schema.timestamp_column}
         ordered = tuple(name for name in drafted.schema.arrow.names if name in columns)
         block = Block(drafted.stream, tuple(drafted.factors))
-        scans.append(Scan(drafted.relation, block, drafted.window, ordered, as_of))
+        scans.append(Scan(drafted.relation, block, drafted.window, ordered, drafted.past))
     return tuple(scans)
 
 
@@ -168,7 +168,7 @@ def _tables(drafts: Sequence[TableDraft], tree: exp.Expression) -> tuple[TableRe
         # A relation without columns could not tell how many rows it has.
         columns = needed.get(number) or {drafted.schema.names[0]}
         ordered = tuple(name for name in drafted.schema.names if name in columns)
-        tables.append(TableRead(drafted.relation, drafted.table, ordered, as_of_table(drafted)))
+        tables.append(TableRead(drafted.relation, drafted.table, ordered, drafted.past))
     return tuple(tables)
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from ladle.errors import SqlError
+from ladle.plan.as_of import NOW
 from ladle.sql.naming import output_name
 from ladle.sql.scopes import NAME, SCAN, Scope, parts_of
-
-NOW = "now"
 
 _AGGREGATES_TEXT = """
     any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or

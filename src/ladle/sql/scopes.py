@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from ladle.errors import Position, SqlError, Unsupported, unknown
-from ladle.plan import Factor, TimeWindow, Window
+from ladle.plan import AsOf, Factor, TimeWindow, Window
 from ladle.schema import StreamSchema, TableSchema, as_written
 from ladle.sql.position import SourceText
 
@@ -211,21 +211,6 @@ class Scope:
         return unknown("column", name, known, position=self.source.of(parts[0]))
 
 
-@dataclass(frozen=True)
-class Past:
-    """The moment that AS OF says: a time, or an entry of the log."""
-
-    us: int | None = None
-    entry: int | None = None
-    of: str | None = None
-    """The standing query that is read then: NOW is that of all streams that it reads."""
-
-    @property
-    def of_tables(self) -> Past:
-        """What counts of it for a table, which has no NOW."""
-        return Past(self.us, self.entry)
-
-
 @dataclass
 class ScanDraft:
     """One mention of a stream while its query is being bound."""
@@ -235,7 +220,7 @@ class ScanDraft:
     schema: StreamSchema
     window: Window
     factors: list[Factor] = field(default_factory=list)
-    past: Past | None = None
+    past: AsOf | None = None
 
 
 @dataclass(frozen=True)
@@ -247,7 +232,7 @@ class TableDraft:
     relation: str
     table: str
     schema: TableSchema
-    past: Past | None = None
+    past: AsOf | None = None
 
 
 @dataclass(frozen=True)

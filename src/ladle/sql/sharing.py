@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ladle.sql.as_of_clause import past_of
+from ladle.plan import AsOf
+from ladle.sql.as_of_clause import past_of_query
 from ladle.sql.drafts import SelectDraft
 from ladle.sql.names import Names
 from ladle.sql.position import SourceText
-from ladle.sql.scopes import Past
 from ladle.sql.script import draft, only_chunk
 from ladle.sql.trees import copied
 
@@ -33,7 +33,7 @@ class Read(NamedTuple):
     """A standing query by its name in lower case, and as of which moment it is read."""
 
     name: str
-    past: Past | None
+    past: AsOf | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Below:
     text: str
     tree: exp.Expression
     """As parsed; whoever binds it takes a copy."""
-    past: Past | None
+    past: AsOf | None
     """The moment that it is read at, if AS OF says one."""
     reads: Mapping[Read, int]
     """The queries that it mentions, and how often."""
@@ -106,7 +106,7 @@ def _from_above(known: Mapping[Read, Below]) -> list[Read]:
     return order
 
 
-def _mentioned(tree: exp.Expression, names: Names, source: SourceText, past: Past | None) -> Counter[Read]:
+def _mentioned(tree: exp.Expression, names: Names, source: SourceText, past: AsOf | None) -> Counter[Read]:
     """The standing queries that a text, itself read as of a moment, names, and how often. A common table expression of
     the same name counts too, which makes no difference to any answer.
     """
@@ -115,5 +115,5 @@ def _mentioned(tree: exp.Expression, names: Names, source: SourceText, past: Pas
         if isinstance(table.this, exp.Identifier) and len(table.parts) == 1:
             name = table.name
             if names.stream_schema(name) is None and names.table_schema(name) is None and names.query_sql(name):
-                found[Read(name.lower(), past_of(table, source, name.lower()) or past)] += 1
+                found[Read(name.lower(), past_of_query(table, source, names) or past)] += 1
     return found

@@ -217,7 +217,7 @@ class Template:
             scans.append(Scan(scan.relation, block, scan.window, scan.columns, scan.as_of))
         plan = self.plan
         sql = text[self.begin : len(text) - self.end]
-        shared = (plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables)
+        shared = (plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, plan.nows)
         return Plan(sql, tuple(scans), *shared)
 
     def makes(self, plan: Plan, text: str) -> bool:

@@ -18,6 +18,7 @@ from ladle.errors import PipelineError
 from ladle.pipeline import Attached, BatchRunner, Pipeline, Relation
 from ladle.pipeline.interface import OwnBatch
 from ladle.plan import Plan
+from ladle.plan.as_of import Nows
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
 from ladle.stem.epoch_kernel import EpochTask, Manifest, run_pushed, run_task
 from ladle.stem.join_kernel import JoinTask, TaskResults, run_joins
@@ -55,12 +56,10 @@ class InlinePipeline:
     def cancel_backfills(self) -> None:
         """They are calls, which end soon."""
 
-    def run_residual(
-        self, plan: Plan, relations: Mapping[str, Relation], now_us: int | None, seconds_max: float
-    ) -> pa.Table:
+    def run_residual(self, plan: Plan, relations: Mapping[str, Relation], nows: Nows, seconds_max: float) -> pa.Table:
         """Refuse what only Spark runs, unless a Spark was given for it."""
         if self._residuals is not None:
-            return self._residuals().run_residual(plan, relations, now_us, seconds_max)
+            return self._residuals().run_residual(plan, relations, nows, seconds_max)
         raise PipelineError(
             f"This residual needs Spark: {plan.residual.why_spark}.",
             hint="this database was opened without Spark: ladle.connect starts one when it must",

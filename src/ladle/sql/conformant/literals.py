@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ladle.plan.as_of import is_parameter
 from ladle.schema import TIMESTAMP
 from ladle.sql.conformant.casts import literal, number
 from ladle.sql.conformant.spark_types import BINARY, STRING, NotConformant, Typed
@@ -25,10 +26,10 @@ def hexadecimal(node: exp.HexString) -> Typed:
 
 
 def parameter(node: exp.Placeholder) -> Typed:
-    """The parameter NOW; there is no other."""
-    if node.this != "now":
-        raise NotConformant(f"the parameter :{node.this}")
-    return Typed("CAST($now AS TIMESTAMP)", TIMESTAMP)
+    """The parameter NOW, or that of NOW as of an entry; there is no other."""
+    if not is_parameter(node.name):
+        raise NotConformant(f"the parameter :{node.name}")
+    return Typed(f"CAST(${node.name} AS TIMESTAMP)", TIMESTAMP)
 
 
 def folded_intervals(symbol: str, left: Typed, right: Typed) -> Typed:

@@ -8,11 +8,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import LadleError
+from ladle.plan.as_of import NOW
 from ladle.plan.nodes import Fragment, Node, OutputColumn
 from ladle.sql.conform import NotConformant, translate_query
 from ladle.sql.dialect import DIALECT
 from ladle.sql.peel.rows import NamedRelations, NodeRows, Qualified, is_rows, kind_of, outputs_of, sources
-from ladle.sql.resolve import NOW
 from ladle.sql.trees import copied
 
 

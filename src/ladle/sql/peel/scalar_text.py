@@ -10,11 +10,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ladle.errors import LadleError
+from ladle.plan.as_of import NOW
 from ladle.plan.scalars import ColumnRef, Scalar
 from ladle.sql.conform import NotConformant, translate_scalar
 from ladle.sql.dialect import DIALECT
 from ladle.sql.peel.rows import NodeRows, NotUnderstood
-from ladle.sql.resolve import NOW
 from ladle.sql.trees import copied
 
 _MARK = "\x01"
