@@ -121,7 +121,7 @@ def test_the_generator_covers_the_language() -> None:
 
 
 CONSTRUCTS = (
-    *("BEGIN NOW", "BEGIN TIMESTAMP", "END NOW", "END TIMESTAMP", "[RANGE", "[ROWS", "NOW - INTERVAL"),
+    *("BEGIN NOW", "BEGIN TIMESTAMP", "END NOW", "END TIMESTAMP", "[RANGE", "[ROWS", "NOW - INTERVAL", "TABLESAMPLE"),
     *("DISTINCT", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "WITH w", "UNION ALL", "UNION (", "INTERSECT"),
     *("EXCEPT", "EXISTS (SELECT", "IN (SELECT", "FROM (SELECT", "CASE WHEN", "COALESCE", "LIKE", "BETWEEN", "IS NULL"),
     *("IS NOT NULL", "NOT IN", "<=>", " OR ", " AND ", "(NOT ", "count(*)", "sum(", "min(", "max(", "avg(", "FILTER"),

@@ -5,7 +5,8 @@ are in. Batches come back segment by segment, in arrival order, with tuple ids, 
 outside the extent, and those whose least and greatest values are in none of the ranges, are not read. Decoded columns
 are kept in memory where there is a cache; whoever reads does not see the difference.
 
-A reduction will be one more part of a request, and the fraction that was read one more figure of what comes back.
+An extent may have a level: a sample of the tuples, by the hashes of their ids (`archive/levels.py`). It is cut out of
+what was read; a reduction that reads less will be one more part of a request, and the fraction one more figure.
 """
 
 from __future__ import annotations
@@ -219,6 +220,9 @@ class Scanner:
                 numbers = numbers[: numbers.searchsorted(stop)]
             if inside is not None:
                 numbers = numbers[inside[numbers]]
+        if extent.level is not None:
+            numbers = np.arange(start, stop) if numbers is None else numbers
+            numbers = numbers[extent.level.has(piece.first_id + numbers)]
         return self.with_columns(piece, Pick([], numbers, start, stop), columns)
 
     def with_columns(self, piece: Piece, pick: Pick, columns: tuple[str, ...]) -> Pick:
@@ -230,7 +234,9 @@ class Scanner:
         return self._times(piece)[1]
 
     def within(self, piece: Piece, extent: Extent) -> Part:
-        """The rows of a segment that are in the extent: a range, and what of the segment is in when times are mixed."""
+        """The rows of a segment that are in the extent, whatever its level: a range, and what of the segment is in when
+        times are mixed.
+        """
         if not piece.edge:
             return piece.skip, piece.stop, None
         ranges, key = self.layout.cut(extent).ranges, (piece.file.name, piece.row_group)

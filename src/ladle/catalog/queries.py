@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ladle.catalog.meaning import KnownNames, Meaning, References, meaning_from
 from ladle.errors import BrokenQuery
-from ladle.plan import AsOf, Block, Engine, Factor, JoinedForm, Plan, Residual, Scan, TableRead, Window
+from ladle.plan import AsOf, Block, Engine, Factor, JoinedForm, Plan, Residual, Sample, Scan, TableRead, Window
 from ladle.plan.function import Function
 from ladle.plan.query import plan_from_json, plan_to_json
 from ladle.schema import decode_schema, encode_schema
@@ -43,6 +43,7 @@ class ShapeScan:
     window: Window
     columns: tuple[str, ...]
     as_of: AsOf | None = None
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Shape:
     def plan(self, sql: str, factors: Sequence[Factors]) -> Plan:
         """A plan of this shape with its own text and factors."""
         scans = tuple(
-            Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns, scan.as_of)
+            Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns, scan.as_of, scan.sample)
             for scan, own in zip(self.scans, factors, strict=True)
         )
         return Plan(sql, scans, self.residual, self.schema, self.queries, self.functions, self.joined, self.tables)
@@ -97,7 +98,8 @@ def shape_from_text(text: str) -> Shape:
         return known
     plan = plan_from_json({**json.loads(text), "sql": ""})
     scans = tuple(
-        ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns, scan.as_of) for scan in plan.scans
+        ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns, scan.as_of, scan.sample)
+        for scan in plan.scans
     )
     shape = Shape(scans, plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, text)
     return _shapes.setdefault(text, shape)

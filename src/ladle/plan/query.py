@@ -21,6 +21,7 @@ from ladle.plan.as_of import AsOf, as_of_from_json, as_of_to_json
 from ladle.plan.function import Function
 from ladle.plan.join import SharedJoin, join_from_json, join_to_json
 from ladle.plan.ranges import Ranges
+from ladle.plan.sample import Sample, sample_from_json, sample_to_json
 from ladle.plan.window import Window, window_from_json, window_to_json
 from ladle.schema import decode_schema, encode_schema
 
@@ -94,6 +95,8 @@ class Scan:
     """Physical columns of the stream that the residual needs, in the stream's order."""
     as_of: AsOf | None = None
     """The moment it is read at, whatever that of the answer is."""
+    sample: Sample | None = None
+    """Which of the window's tuples it has; None: all of them."""
 
 
 ROW = "_row_of_table"
@@ -221,6 +224,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
                 "window": window_to_json(scan.window),
                 "columns": list(scan.columns),
                 **({} if scan.as_of is None else {"as_of": as_of_to_json(scan.as_of)}),
+                **({} if scan.sample is None else {"sample": sample_to_json(scan.sample)}),
             }
             for scan in plan.scans
         ],
@@ -294,6 +298,7 @@ def plan_from_json(value: dict[str, Any]) -> Plan:
                 window_from_json(scan["window"]),
                 tuple(scan["columns"]),
                 as_of_from_json(scan.get("as_of")),
+                sample_from_json(scan.get("sample")),
             )
             for scan in value["scans"]
         ),

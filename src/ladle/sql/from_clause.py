@@ -34,6 +34,7 @@ from ladle.sql.parenthesised import without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
+from ladle.sql.sample_clause import IN_THERE, OF_KEYS, refuse_sample, sample_of
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
 
@@ -73,6 +74,7 @@ def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: A
             return _bind_pivot(binder, node, scope, around)
         case exp.Table() if isinstance(node.this, exp.Func):
             refuse_past(node, binder.source, "a function")
+            refuse_sample(node, binder.source, "a function", OF_KEYS)
             return _bind_table_function(binder, node, node.this, scope, around)
         case exp.Table():
             return _bind_table(binder, node, scope, around)
@@ -143,19 +145,23 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
     if len(names) == 1 and (cte := around.ctes.get(names[0].lower())) is not None:
         _no_bracket(binder, bracket, "a common table expression")
         refuse_past(node, binder.source, "a common table expression")
+        refuse_sample(node, binder.source, "a common table expression", IN_THERE)
         relation = Relation(alias, qualifiers, cte.fields)
         target: exp.Expression = exp.Table(this=exp.to_identifier(cte.name, quoted=True))
     elif (found := _stream(binder, names)) is not None:
         past = past_of(node, binder.source) or binder.past
         relation, target = _scan(binder, found, bracket, past, alias, qualifiers, around)
+        binder.scans[-1].sample = sample_of(node, binder.source)
     elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
         _no_bracket(binder, bracket, "a table", hint="leave it out: a table is read as it stands")
+        refuse_sample(node, binder.source, "a table, whose rows have no ids", OF_KEYS)
         past = past_of(node, binder.source) or binder.past
         if NUMBERED in node.meta:
             table = (table[0], table[1].with_column(Column(ROW, pa.int64())))
         relation, target = _table(binder, table, past, alias, qualifiers)
     elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
         _no_bracket(binder, bracket, "a standing query")
+        refuse_sample(node, binder.source, "a standing query", IN_THERE)
         past = past_of(node, binder.source, names[0].lower()) or binder.past
         relation, target = _inline(binder, query[0], past, node, alias, qualifiers)
     else:
@@ -169,8 +175,8 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
 
 
 def _bracket(binder: Binder, node: exp.Table) -> exp.Expression | None:
-    """The window of a mention, which may stand after its name, AS OF or its alias."""
-    places = (node, node.args.get("version"), node.args.get("alias"))
+    """The window of a mention, which may stand after its name, AS OF, TABLESAMPLE or its alias."""
+    places = (node, *(node.args.get(name) for name in ("version", "sample", "alias")))
     found = [place.meta[BRACKET] for place in places if place is not None and BRACKET in place.meta]
     if len(found) > 1:
         raise SqlError("The window is given twice.", position=binder.source.of(found[1]))

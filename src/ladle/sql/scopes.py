@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from ladle.errors import Position, SqlError, Unsupported, unknown
-from ladle.plan import Factor, TimeWindow, Window
+from ladle.plan import Factor, Sample, TimeWindow, Window
 from ladle.schema import StreamSchema, TableSchema, as_written
 from ladle.sql.position import SourceText
 
@@ -236,6 +236,7 @@ class ScanDraft:
     window: Window
     factors: list[Factor] = field(default_factory=list)
     past: Past | None = None
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True)
