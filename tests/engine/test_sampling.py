@@ -153,6 +153,21 @@ def test_subscribers_hear_of_sampled_tuples_alone(db: Database) -> None:
     assert gone == of(db, HALF, range(50))
 
 
+def test_tuples_that_come_into_a_window_as_time_passes_are_sampled_too(db: Database) -> None:
+    db.sql(TICKS)
+    window = "BEGIN NOW - INTERVAL 30 SECONDS END NOW - INTERVAL 10 SECONDS"
+    db.register(f"SELECT n FROM ticks TABLESAMPLE (50 PERCENT) {window}", name="q")
+    with db.query("q").subscribe() as changes:
+        told: list[int] = []
+        gone: list[int] = []
+        for second in range(0, 60, 3):
+            push(db, range(second, second + 3))
+            while (delta := changes.next(0.0)) is not None:
+                told += delta.inserted.column("n").to_pylist()
+                gone += delta.retracted.column("n").to_pylist()
+    assert (told, gone) == (of(db, HALF, range(50)), of(db, HALF, range(30)))
+
+
 def test_what_retention_left_has_the_same_sample(open_db: Open) -> None:
     db = open_db(segment_rows_max=4, grace_seconds=0.0)
     db.sql(f"{TICKS} RETAIN INTERVAL 20 SECONDS")
