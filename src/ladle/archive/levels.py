@@ -1,4 +1,4 @@
-"""Levels: the tuples of a stream whose ids hash below a bound (OSCAR's fidelity levels; DESIGN section 11).
+"""Levels: the tuples of a stream whose ids hash below a bound (the levels of fidelity of OSCAR).
 
 Every tuple has a hash, salted per stream, of its id, and a level is a range of hashes. Ids and the salt are in the log,
 so a level has the same tuples in every file, segment and layout, before and after compaction, and in every process; and
