@@ -63,6 +63,13 @@ QUERIES = {
     "three": "SELECT a.id, b.id AS o, c.id AS p FROM ticks [RANGE 9 SECONDS] a, tocks [RANGE 9 SECONDS] b, "
     "lazy [RANGE 20 SECONDS] c WHERE a.n = b.n AND b.n = c.n",
     "since": "SELECT id FROM ticks BEGIN TIMESTAMP '2024-01-01 00:00:10' END NOW",
+    "sampled": "SELECT id, n FROM ticks TABLESAMPLE (50 PERCENT) [RANGE 5 SECONDS] WHERE n < 7",
+    "sampled_past": "SELECT id FROM ticks TABLESAMPLE (70 PERCENT) "
+    "BEGIN NOW - INTERVAL 9 SECONDS END NOW - INTERVAL 4 SECONDS",
+    "sampled_rows": "SELECT id FROM ticks TABLESAMPLE (60 PERCENT) REPEATABLE (7) [ROWS 5]",
+    "sampled_count": "SELECT n, count(*) AS c FROM ticks TABLESAMPLE (BUCKET 1 OUT OF 2) [RANGE 9 SECONDS] GROUP BY n",
+    "sampled_join": "SELECT a.id, b.id AS o FROM ticks TABLESAMPLE (60 PERCENT) [RANGE 5 SECONDS] a, "
+    "tocks [RANGE 8 SECONDS] b WHERE a.n = b.n",
     "mixed": "SELECT m.id, t.id AS o FROM marks m, ticks [RANGE 5 SECONDS] t WHERE m.n = t.n",
 }
 

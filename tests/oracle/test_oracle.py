@@ -122,7 +122,8 @@ def test_the_generator_covers_the_language() -> None:
 
 CONSTRUCTS = (
     "FROM VALUES",
-    *("BEGIN NOW", "BEGIN TIMESTAMP", "END NOW", "END TIMESTAMP", "[RANGE", "[ROWS", "NOW - INTERVAL"),
+    *("BEGIN NOW", "BEGIN TIMESTAMP", "END NOW", "END TIMESTAMP", "[RANGE", "[ROWS", "NOW - INTERVAL", "TABLESAMPLE"),
+    *("[PARTITION BY", "[NOW]", "[RANGE UNBOUNDED]", "[BEGIN", "[END"),
     *("DISTINCT", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "OFFSET", "WITH w", "UNION ALL", "UNION (", "INTERSECT"),
     *("EXCEPT", "EXISTS (SELECT", "IN (SELECT", "FROM (SELECT", "CASE WHEN", "COALESCE", "LIKE", "BETWEEN", "IS NULL"),
     *("IS NOT NULL", "NOT IN", "<=>", " OR ", " AND ", "(NOT ", "count(*)", "sum(", "min(", "max(", "avg(", "FILTER"),

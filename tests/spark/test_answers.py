@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.sampling import sampled
 
 import ladle
 from ladle.archive.layout import Extent
+from ladle.archive.levels import HashLevel, hashes
 from ladle.clock import to_us
 from ladle.errors import EvaluationError, InvocationTimeout
 from ladle.execute.reader import Reader
@@ -331,9 +334,34 @@ def test_spark_reads_the_tuples_between_two_ids(tmp_path: Path, spark: SparkSess
             (scan,) = catalog.queries["q"].plan.scans
             reader = Reader(db._store, catalog, db.now_us())
             assert len(catalog.streams["s"].files) > 1
+            levels = [None, *(HashLevel.of(1, Fraction(share), 7) for share in ("1/2", "1/100", "0", "99/100"))]
             for first, last in [(0, None), (0, 0), (600, 600), (64, 150), *rng.integers(0, 950, (12, 2)).tolist()]:
                 begin_us = to_us(START) + int(rng.integers(-10, 900)) * 1_000_000
-                extent = Extent(begin_us, begin_us + 400_000_000, first, last)
+                level = levels[int(rng.integers(len(levels)))] if last is not None else levels[1]
+                extent = Extent(begin_us, begin_us + 400_000_000, first, last, level)
                 relation = FileRelation(reader.request(scan, extent), tuple(each.sql for each in scan.block.factors))
                 found = sorted(row["n"] for row in _frame(spark, relation).collect())
                 assert found == reader.read(scan, extent).column("n").to_pylist(), extent
+
+
+def test_spark_samples_the_same_tuples(tmp_path: Path, spark: SparkSession) -> None:
+    """The hash of levels is Spark's `xxhash64`; files have other first ids after retention and compaction."""
+    ids = [0, 1, 41, 1 << 31, (1 << 62) - 1]
+    for stream, seed in ((1, 0), (7, (1 << 63) - 1)):
+        texts = ", ".join(f"xxhash64({stream}L, {seed}L, {id_}L)" for id_ in ids)
+        found = list(spark.sql(f"SELECT {texts}").collect()[0])
+        assert found == hashes(stream, seed, np.array(ids)).view(np.int64).tolist()
+    tuning = {"compact_files_min": 2, "grace_seconds": 0.0, "residual_rows_max": 1}
+    with ladle.connect(tmp_path / "warehouse", spark=spark, settings=tuning) as db:
+        db.sql("CREATE STREAM s (n INT, at TIMESTAMP) TIMESTAMP BY at RETAIN INTERVAL 500 SECONDS")
+        for first in range(0, 900, 150):
+            db.push("s", [{"n": n, "at": START + timedelta(seconds=n)} for n in range(first, first + 150)], wait=True)
+        db.maintain()
+        assert db.catalog.streams["s"].files[0].first_id > 0
+        query = "SELECT n + 0 AS n, soundex('x') AS x FROM s TABLESAMPLE (30 PERCENT) WHERE n % 2 = 0"
+        expected = [n for n in range(400, 900, 2) if sampled(1, 0, Fraction(3, 10), n)]
+        assert sorted(row["n"] for row in db.sql(query).to_pylist()) == expected
+        # A factor may raise on tuples that are not in the sample.
+        outside = next(n for n in range(400, 900) if not sampled(1, 0, Fraction(3, 10), n))
+        raising = f"SELECT n, soundex('x') AS x FROM s TABLESAMPLE (30 PERCENT) WHERE 10 / (n - {outside}) < 100"
+        assert len(db.sql(raising)) == sum(sampled(1, 0, Fraction(3, 10), n) for n in range(400, 900))

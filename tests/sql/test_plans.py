@@ -25,6 +25,7 @@ def render(plan: Plan) -> str:
     lines = [
         f"{scan.relation} {scan.block.stream} | {' & '.join(factor.sql for factor in scan.block.factors) or '-'} | "
         f"{scan.window} | {', '.join(scan.columns)}{_moment(scan.as_of)}"
+        + ("" if scan.sample is None else f" | {scan.sample}")
         for scan in plan.scans
     ]
     lines += [

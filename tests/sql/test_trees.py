@@ -72,6 +72,16 @@ def test_how_a_relation_is_named_does_not_matter(one: str, other: str) -> None:
     assert tree(one) == tree(other)
 
 
+def test_equal_samples_are_one_node() -> None:
+    one = tree("SELECT v FROM stamped TABLESAMPLE (10 PERCENT)")
+    assert one == tree("SELECT v FROM stamped TABLESAMPLE (BUCKET 2 OUT OF 20) REPEATABLE (0)")
+    others = ("", " TABLESAMPLE (0 PERCENT)", " TABLESAMPLE (11 PERCENT)", " TABLESAMPLE (10 PERCENT) REPEATABLE (1)")
+    found = {tree(f"SELECT v FROM stamped{other}").digest for other in others}
+    assert len(found) == len(others)
+    assert one.digest not in found
+    assert tree("SELECT v FROM stamped TABLESAMPLE (100 PERCENT)") == tree("SELECT v FROM stamped")
+
+
 def test_sub_trees_are_shared_within_a_query_and_between_queries() -> None:
     joined = "SELECT a.v FROM stamped a JOIN stamped [ROWS 2] b ON a.v = b.v"
     below = {node.digest for node in walk(tree(f"SELECT v, count(*) FROM ({joined}) GROUP BY v"))}

@@ -93,6 +93,8 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "SELECT sum(size) OVER (DISTRIBUTE BY symbol SORT BY at), max(at) OVER (SORT BY at) FROM trades",
         "SELECT * FROM sensors LATERAL VIEW OUTER posexplode(tags) e AS p, tag",
         "SELECT room FROM sensors WHERE room LIKE ANY ('a', 'b') AND room NOT RLIKE 'c' AND room LIKE 'd' ESCAPE '/'",
+        "SELECT size AS percent, 2 AS of FROM trades TABLESAMPLE BERNOULLI (.5 PERCENT) REPEATABLE (7) [ROWS 5] bucket",
+        "SELECT out.size FROM trades [RANGE 1 HOUR] TABLESAMPLE (BUCKET 3 OUT OF 16) AS out",
         "UPDATE companies SET name = upper(name) || 'x', listed = DATE '2024-01-01' WHERE symbol IN ('a', 'b')",
         "DELETE FROM companies WHERE listed < now() - INTERVAL 1 YEAR",
     ],

@@ -134,7 +134,7 @@ class Driver:
         self._numbers += 1
         spec = random_stream(random.Random(seed), f"s{self._numbers}")
         self.db.sql(spec.create())
-        self.oracle.create(spec)
+        self.oracle.create(spec, self.db.catalog.streams[spec.name].id)
 
     def create_join_streams(self, seed: int) -> None:
         """Two streams with keys of the same few values."""
@@ -142,7 +142,7 @@ class Driver:
         for name in "rs":
             spec = random_join_stream(rng, name)
             self.db.sql(spec.create())
-            self.oracle.create(spec)
+            self.oracle.create(spec, self.db.catalog.streams[spec.name].id)
             self._join_streams.append(spec)
 
     def push_joined(self, seed: int, count: int) -> None:

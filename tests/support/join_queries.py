@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from tests.support.generate import PushedRow
 from tests.support.months import EPOCH
+from tests.support.sampling import random_sampling
 from tests.support.tree import (
     ZONED,
     At,
@@ -203,7 +204,8 @@ class JoinMaker:
         mentions = []
         for stream, alias in zip(streams, ("one", "two", "three"), strict=False):
             plain = streams.count(stream) == 1 and rng.random() < 0.4
-            mentions.append(StreamSource(stream, None if plain else alias, self._bracket(stream, narrow=narrow)))
+            window, sampling = self._bracket(stream, narrow=narrow), random_sampling(rng)
+            mentions.append(StreamSource(stream, None if plain else alias, window, sampling))
         return tuple(mentions)
 
     def _bracket(self, stream: StreamSpec, *, narrow: bool) -> OwnWindow | None:

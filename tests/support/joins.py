@@ -55,7 +55,7 @@ class JoinDriver:
         self.db.sql(LABELS)
         for spec in streams or [random_join_stream(rng, name) for name in "rsu"[: rng.choice((2, 2, 3))]]:
             self.db.sql(spec.create())
-            self.oracle.create(spec)
+            self.oracle.create(spec, self.db.catalog.streams[spec.name].id)
 
     @staticmethod
     def _settings(rng: random.Random) -> dict[str, Any]:

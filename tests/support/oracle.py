@@ -20,6 +20,7 @@ import pyarrow as pa
 from tests.support.generate import PushedRow, ahead_us
 from tests.support.lacking import lacks
 from tests.support.months import to_us
+from tests.support.sampling import Hashes
 from tests.support.tree import (
     ARRIVAL_NUMBER,
     ARRIVAL_TIME,
@@ -67,13 +68,16 @@ class Oracle:
         self.streams: dict[str, OracleStream] = {}
         self._answered: dict[str, pa.Table] = {}
         """What DuckDB answered to a text, until the tuples or tables change."""
+        self._hashes = Hashes()
         self._clocks: list[dict[str, int]] = []
         """The clock of each stream that has tuples with times of their own, after each push and heartbeat."""
 
     def close(self) -> None:
         self._duck.close()
 
-    def create(self, spec: StreamSpec) -> None:
+    def create(self, spec: StreamSpec, id_: int = 1) -> None:
+        """With the id that the engine has given it: samples follow from that."""
+        self._hashes.streams[spec.name] = id_
         self.streams[spec.name] = OracleStream(spec)
         columns = ", ".join(f'"{column.name}" {duck_type(column.type)}' for column in spec.columns)
         self._duck.execute(
@@ -185,6 +189,8 @@ class Oracle:
             wall_us if found_us is None else found_us,
             {name: floor for name, floor in floors.items() if floor is not None},
             undefined=found_us is None,
+            accepted={name: stream.accepted for name, stream in self.streams.items()},
+            hashes=self._hashes,
         )
 
     def gone(self, queries: Collection[Query], wall_us: int, now_us: int) -> tuple[bool, bool]:

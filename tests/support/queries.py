@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 from tests.support.generate import MINUTE_US, SCALARS, random_us
+from tests.support.sampling import random_sampling
 from tests.support.scalars import ScalarMaker, Scope, conjunction
 from tests.support.tree import (
     Bracket,
@@ -109,7 +110,9 @@ class QueryMaker:
         return inner
 
     def _windowed(self, source: Source) -> Source:
-        """A stream seen through a window of its own, now and then."""
+        """A stream seen through a window of its own, or a sample of it, now and then."""
+        if isinstance(source, StreamSource):
+            source = replace(source, sampling=random_sampling(self.rng))
         if isinstance(source, StreamSource) and self.rng.random() < 0.3:
             return replace(source, window=self._own_window(source.stream))
         return source

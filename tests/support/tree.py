@@ -8,13 +8,14 @@ for each dialect, so that only things of equal meaning can be paired.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 
 import pyarrow as pa
 from tests.support.months import EPOCH, months_before
+from tests.support.sampling import Hashes, Sampling
 
 ZONED = pa.timestamp("us", tz="UTC")
 NAIVE = pa.timestamp("us")
@@ -161,6 +162,7 @@ class StreamSource:
     stream: StreamSpec
     alias: str | None
     window: OwnWindow | None = None
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -302,6 +304,9 @@ class At:
     floors: dict[str, int]
     undefined: bool = False
     """There is no NOW yet: windows that move with it are empty."""
+    accepted: Mapping[str, int] = field(default_factory=dict)
+    """How many tuples each stream has accepted."""
+    hashes: Hashes = field(default_factory=Hashes)
 
 
 def to_ladle(query: Query) -> str:
@@ -412,20 +417,21 @@ class Writer:
     def mention(self, source: StreamSource, window: TimeSpan | None) -> str:
         stream = source.stream.name
         if self.dialect is Dialect.LADLE:
+            words = [] if source.sampling is None else [source.sampling.text]
             match source.window:
                 case Range(span):
-                    return f"{stream} [RANGE {span}]"
+                    words.append(f"[RANGE {span}]")
                 case Rows(rows):
-                    return f"{stream} [ROWS {rows}]"
+                    words.append(f"[ROWS {rows}]")
                 case KeyedRows(columns, rows):
                     keys = ", ".join(self.name(column) for column in columns)
-                    return f"{stream} [PARTITION BY {keys} ROWS {rows}]"
+                    words.append(f"[PARTITION BY {keys} ROWS {rows}]")
                 case TimeSpan():
-                    return f"{stream} [{self.bounds(source.window)}]"
+                    words.append(f"[{self.bounds(source.window)}]")
                 case Bracket():
-                    return f"{stream} {source.window.value}"
-                case None:
-                    return stream
+                    words.append(source.window.value)
+            first = source.sampling is None or source.sampling.before
+            return " ".join([stream, *(words if first else words[::-1])])
         return f"({self.tuples(source, window)})"
 
     def tuples(self, source: StreamSource, window: TimeSpan | None) -> str:
@@ -466,7 +472,16 @@ class Writer:
             newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY {self.name(ARRIVAL_NUMBER)} DESC)"
             text += f" QUALIFY {newest} <= {source.window.rows}"
         columns = ", ".join(self.name(column.name) for column in stream.columns)
-        return f"SELECT {columns} FROM ({text}) AS _tuples"
+        return f"SELECT {columns} FROM ({text}) AS _tuples" + self.sampled(source)
+
+    def sampled(self, source: StreamSource) -> str:
+        """Which of a window's tuples TABLESAMPLE has: [ROWS n] counts before it."""
+        if source.sampling is None:
+            return ""
+        assert self.at is not None
+        name = source.stream.name
+        ids = self.at.hashes.ids(name, source.sampling, self.at.accepted[name])
+        return f" WHERE {self.name(ARRIVAL_NUMBER)} IN ({', '.join(map(str, ids))})" if ids else " WHERE FALSE"
 
     def moment(self, moment: Moment) -> str:
         if moment.us is not None:

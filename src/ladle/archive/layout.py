@@ -16,6 +16,7 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
+from ladle.archive.levels import HashLevel
 from ladle.archive.order import Order, Part
 from ladle.archive.segments import DataFile
 from ladle.plan.window import MAX_US, MIN_US, KeyedRowsWindow
@@ -66,7 +67,8 @@ class Segments:
 
 
 class Extent(NamedTuple):
-    """What is looked at of a stream: tuples with `begin_us < ts <= end_us` and `first_id <= tuple id < next_id`.
+    """What is looked at of a stream: tuples with `begin_us < ts <= end_us` and `first_id <= tuple id < next_id`, and
+    of those a level.
 
     It is a window made concrete. Ids bound what [ROWS n] has, and what had arrived as of an entry; `keyed` keeps of
     those tuples the last ones of each key.
@@ -77,6 +79,8 @@ class Extent(NamedTuple):
     first_id: int = 0
     next_id: int | None = None
     keyed: KeyedRowsWindow | None = None
+    level: HashLevel | None = None
+    """None: all tuples; TABLESAMPLE reads less."""
 
     @property
     def bounds_ids(self) -> bool:
@@ -215,7 +219,11 @@ class Layout:
         return self.files[self.segments.file[at]].first_id + place - start
 
     def cut(self, extent: Extent) -> Cut:
-        """The segments that an extent touches. It is kept: all queries with one window ask for the same."""
+        """The segments that an extent touches, whatever its level. It is kept: all queries with one window ask for the
+        same.
+        """
+        if extent.level is not None:
+            extent = extent._replace(level=None)
         found = self._cuts.get(extent)
         if found is None:
             found = Cut(self, extent)

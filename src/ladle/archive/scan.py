@@ -5,7 +5,8 @@ are in. Batches come back segment by segment, in arrival order, with tuple ids, 
 outside the extent, and those whose least and greatest values are in none of the ranges, are not read. Decoded columns
 are kept in memory where there is a cache; whoever reads does not see the difference.
 
-A reduction will be one more part of a request, and the fraction that was read one more figure of what comes back.
+An extent may have a level: a sample of the tuples, by the hashes of their ids (`archive/levels.py`). It is cut out of
+what was read; a reduction that reads less will be one more part of a request, and the fraction one more figure.
 """
 
 from __future__ import annotations
@@ -220,6 +221,9 @@ class Scanner:
                 numbers = numbers[: numbers.searchsorted(stop)]
             if inside is not None:
                 numbers = numbers[inside[numbers]]
+        if extent.level is not None:
+            numbers = np.arange(start, stop) if numbers is None else numbers
+            numbers = numbers[extent.level.has(piece.first_id + numbers)]
         return self.with_columns(piece, Pick([], numbers, start, stop), columns)
 
     def with_columns(self, piece: Piece, pick: Pick, columns: tuple[str, ...]) -> Pick:
@@ -231,8 +235,8 @@ class Scanner:
         return self._times(piece)[1]
 
     def within(self, piece: Piece, extent: Extent) -> Part:
-        """The rows of a segment that are in the extent: a range, and what of the segment is in when times are mixed, or
-        when a key decides.
+        """The rows of a segment that are in the extent, whatever its level: a range, and what of the segment is in when
+        times are mixed, or when a key decides.
         """
         if extent.keyed is not None:
             return 0, piece.rows, self._latest(extent)[piece.file.name, piece.row_group]
@@ -258,8 +262,8 @@ class Scanner:
         cut, keyed = self.layout.cut(extent), extent.keyed
         assert keyed is not None
         if not cut.latest and cut.pieces:
-            # The tuples of each key are counted over all segments: those outside the times and ids don't count.
-            whole = extent._replace(keyed=None)
+            # The tuples of each key are counted over all segments, also those that no sample has.
+            whole = extent._replace(keyed=None, level=None)
             picks = [self.pick(piece, None, whole, keyed.columns) for piece in cut.pieces]
             fields = pa.schema([self.source.schema.field(name) for name in keyed.columns])
             last = latest(collect(picks, fields).columns, keyed.rows)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ladle.catalog.meaning import KnownNames, Meaning, References, meaning_from
 from ladle.errors import BrokenQuery
 from ladle.json_values import Json, JsonFields, JsonObject, JsonRow
-from ladle.plan import AsOf, Block, Engine, Factor, JoinedForm, Plan, Residual, Scan, TableRead, Window
+from ladle.plan import AsOf, Block, Engine, Factor, JoinedForm, Plan, Residual, Sample, Scan, TableRead, Window
 from ladle.plan.function import Function
 from ladle.plan.query import PlanJson, plan_from_json, plan_to_json
 from ladle.schema import decode_schema, encode_schema
@@ -44,6 +44,7 @@ class ShapeScan:
     window: Window
     columns: tuple[str, ...]
     as_of: AsOf | None = None
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Shape:
     def plan(self, sql: str, factors: Sequence[Factors]) -> Plan:
         """A plan of this shape with its own text and factors."""
         scans = tuple(
-            Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns, scan.as_of)
+            Scan(scan.relation, Block(scan.stream, own), scan.window, scan.columns, scan.as_of, scan.sample)
             for scan, own in zip(self.scans, factors, strict=True)
         )
         shared = (self.residual, self.schema, self.queries, self.functions, self.joined, self.tables, self.nows)
@@ -102,7 +103,8 @@ def shape_from_text(text: str) -> Shape:
     value["sql"] = ""
     plan = plan_from_json(value)
     scans = tuple(
-        ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns, scan.as_of) for scan in plan.scans
+        ShapeScan(scan.relation, scan.block.stream, scan.window, scan.columns, scan.as_of, scan.sample)
+        for scan in plan.scans
     )
     shared = (plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, plan.nows)
     shape = Shape(scans, *shared, text)

@@ -103,9 +103,10 @@ class KeptAnswer:
         missing = [piece for piece in pieces if (piece.file.name, piece.row_group) not in rows]
         began = time.perf_counter()
         try:
+            whole, wanted = EVERYTHING._replace(level=extent.level), [piece.unbounded() for piece in missing]
             gathered = {
                 (piece.file.name, piece.row_group): table
-                for piece, table in reader.gather(scan, EVERYTHING, [piece.unbounded() for piece in missing], columns)
+                for piece, table in reader.gather(scan, whole, wanted, columns)
             }
         except EvaluationError:
             # A tuple outside the window may be what raised; only those inside count.

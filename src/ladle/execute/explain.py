@@ -171,6 +171,8 @@ def _plan_lines(
         lines.append(f"    {scan.relation} = {scan.block.stream}")
         if scan.as_of is not None:
             lines.append(f"      moment    {scan.as_of}")
+        if scan.sample is not None:
+            lines.append(f"      sample    {scan.sample.percent} % of the tuples: {scan.sample}")
         kind, window = scan.window.kind.value, str(scan.window)
         lines.append(f"      window    {kind}" + ("" if window == kind else f": {window}"))
         for number, factor in enumerate(scan.block.factors):
@@ -178,7 +180,8 @@ def _plan_lines(
         if not scan.block.factors:
             lines.append("      factors   none: every tuple of the window")
         lines += _shared(catalog.block_id(scan.block), others, query)
-        lines.append(f"      coverage  {covered} of {total} segments ({rows} tuples)")
+        about = "" if scan.sample is None else "about "
+        lines.append(f"      coverage  {covered} of {total} segments ({about}{rows} tuples)")
         lines.append(f"      columns   {', '.join(scan.columns)}")
     if not plan.scans:
         lines.append("    none: no stream is read")

@@ -44,10 +44,10 @@ _NO_ID = 1 << 62
 
 
 def minus(one: Extent, other: Extent) -> list[Extent]:
-    """What of an extent is not in another, in extents that do not overlap, in the order of arrival. Of extents with
-    keys that is what of all tuples, because those of a key count each other.
+    """What of an extent is not in another of the same scan, in extents that do not overlap, in the order of arrival. Of
+    extents with keys that is what of all tuples, because those of a key count each other, in the sample or not.
     """
-    one = one._replace(keyed=None)
+    one = one if one.keyed is None else one._replace(keyed=None, level=None)
     if one.is_empty:
         return []
     first, following = max(one.first_id, other.first_id), min(_next_id(one), _next_id(other))
@@ -56,8 +56,8 @@ def minus(one: Extent, other: Extent) -> list[Extent]:
         return [one]
     parts = [
         one._replace(next_id=first),
-        Extent(one.begin_us, begin, first, following),
-        Extent(end, one.end_us, first, following),
+        one._replace(end_us=begin, first_id=first, next_id=following),
+        one._replace(begin_us=end, first_id=first, next_id=following),
         one._replace(first_id=following),
     ]
     return [part for part in parts if not part.is_empty]

@@ -20,7 +20,7 @@ from ladle.catalog import Catalog, QueryState
 from ladle.catalog.streams import StreamState
 from ladle.execute.node_state import InMemory, Measured, NodeState
 from ladle.handles import PlanTree
-from ladle.plan import AsOf, Engine, Factor, Plan, Window
+from ladle.plan import AsOf, Engine, Factor, Plan, Sample, Window
 from ladle.plan.answering import FoldedNode, Folding
 from ladle.plan.drawing import detail, draw, title
 from ladle.plan.nodes import (
@@ -303,8 +303,8 @@ def _sharing(
     return NodeSharing(counts, exact)
 
 
-_Leaf = tuple[int | None, Window, AsOf | None] | tuple[str, AsOf | None]
-"""A block and a window, or a table; and as of which moment they are read."""
+_Leaf = tuple[int | None, Window, AsOf | None, Sample | None] | tuple[str, AsOf | None]
+"""A block and a window, or a table; and as of which moment they are read, and which sample."""
 
 
 def _leaves(tree: Node, plan: Plan, blocks: Sequence[int | None]) -> dict[_Leaf, str]:
@@ -314,7 +314,7 @@ def _leaves(tree: Node, plan: Plan, blocks: Sequence[int | None]) -> dict[_Leaf,
     for node in walk(tree):
         match node:
             case StreamScan():
-                found[own[node.relation], node.window, node.as_of] = node.digest
+                found[own[node.relation], node.window, node.as_of, node.sample] = node.digest
             case TableScan():
                 found[node.table, node.as_of] = node.digest
     return found
@@ -322,7 +322,8 @@ def _leaves(tree: Node, plan: Plan, blocks: Sequence[int | None]) -> dict[_Leaf,
 
 def _read(query: QueryState) -> Iterator[_Leaf]:
     shape = query.shape
-    yield from ((block, scan.window, scan.as_of) for block, scan in zip(query.blocks, shape.scans, strict=True))
+    scans = zip(query.blocks, shape.scans, strict=True)
+    yield from ((block, scan.window, scan.as_of, scan.sample) for block, scan in scans)
     yield from ((table.table, table.as_of) for table in shape.tables)
 
 

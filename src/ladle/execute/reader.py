@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import pyarrow as pa
 from ladle.archive.cache import CachedColumn
 from ladle.archive.gather import NO_ROWS, Pick, Rows, collect
 from ladle.archive.layout import EVERYTHING, NOTHING, Cut, Extent, Layout, Piece
+from ladle.archive.levels import HashLevel
 from ladle.archive.scan import Counts, Request, Scanner
 from ladle.catalog import Catalog, StreamState, TableState
 from ladle.catalog.store import Store
@@ -55,7 +57,8 @@ class Reader:
 
     def extent(self, scan: Scan, now_us: int | None, streams: Sequence[str]) -> Extent:
         """The scan's window at NOW, cut to what the stream retains; `streams` are all that are read with it."""
-        return self.extent_of(scan.window, self._stream(scan.block), now_us, streams)
+        stream = self._stream(scan.block)
+        return self.extent_of(scan.window, stream, now_us, streams)._replace(level=_level(scan, stream))
 
     def extent_of(self, window: Window, stream: StreamState, now_us: int | None, streams: Sequence[str]) -> Extent:
         """Which tuples of a stream a window has, at a NOW."""
@@ -84,7 +87,7 @@ class Reader:
         retention.
         """
         stream, window = self._stream(scan.block), scan.window
-        extent = self._extent(window, now_us, clock_us, floor_us).arrived(next_id)
+        extent = self._extent(window, now_us, clock_us, floor_us).arrived(next_id)._replace(level=_level(scan, stream))
         if now_us is None or not isinstance(window, RowsWindow):
             return extent
         return extent._replace(first_id=self._first_id_as_of(stream, window.rows, now_us, floor_us, next_id))
@@ -116,8 +119,9 @@ class Reader:
         return Request(self._store.source(stream), tuple(files.values()), scan.columns, extent, compared)
 
     def input_rows(self, scan: Scan, extent: Extent) -> int:
-        """An upper bound of the scan's rows, without looking at any."""
-        return self._cut_of(scan.block, extent).rows
+        """An upper bound of the scan's rows, without looking at any; of a sample, how many there would be about."""
+        rows = self._cut_of(scan.block, extent).rows
+        return rows if extent.level is None else ceil(rows * extent.level.share)
 
     def files(self, scan: Scan, extent: Extent) -> Indices:
         """The numbers of the stream's files that may hold tuples of the window, once per segment."""
@@ -289,7 +293,9 @@ class Reader:
                 ids = found.rows(block_id, piece.row_group)
                 yield piece, scanner.pick(piece, ids, extent, columns)
             elif not block.factors:
-                yield piece, scanner.pick(piece, None, extent, columns)
+                pick = scanner.pick(piece, None, extent, columns)
+                few = extent.level is not None and pick.rows * _FEW <= piece.rows
+                yield piece, pick.gathered() if columns and few else pick
         if waiting:
             yield from self._evaluate(stream, block, extent, waiting, columns)
 
@@ -458,3 +464,8 @@ class Reader:
         stream = self._catalog.stream(block.stream)
         assert stream is not None, f"stream {block.stream} of a bound plan"
         return stream
+
+
+def _level(scan: Scan, stream: StreamState) -> HashLevel | None:
+    """Which of its stream's tuples a scan has a sample of."""
+    return None if scan.sample is None else HashLevel.of(stream.id, scan.sample.share, scan.sample.seed)

@@ -25,11 +25,12 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkContext, TaskContext
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ladle.archive.levels import HASHES, HashLevel
 from ladle.archive.scan import Request
 from ladle.clock import to_datetime
 from ladle.errors import (
@@ -421,8 +422,23 @@ def _frame(session: SparkSession, relation: Relation) -> DataFrame:
         place = frame.metadataColumn("_metadata")
         row = place.getField("row_index")
         conditions.append((place.getField("file_name") != name) | ((row >= first) & (row < last)))
+    if extent.level is not None:
+        conditions.append(_in_level(frame, request, extent.level))
     # The extent first: a factor may raise on tuples outside it.
     return reduce(DataFrame.where, reversed(conditions), frame).select(*map(quoted, request.columns))
+
+
+def _in_level(frame: DataFrame, request: Request, level: HashLevel) -> Column:
+    """Which rows of data files are in a level: Spark has the hash that levels are cut by."""
+    place = frame.metadataColumn("_metadata")
+    first_ids = json.dumps({file.name: file.first_id for file in request.files})
+    # One constant, however many files there are.
+    first_id = F.from_json(F.lit(first_ids), "map<string,bigint>")[place.getField("file_name")]
+    whole = [F.lit(number).cast("bigint") for number in (level.stream, level.seed)]
+    hashed = F.xxhash64(*whole, first_id + place.getField("row_index"))
+    # Its numbers have a sign: the lowest of them is the least of all hashes.
+    lowest = F.lit(-(HASHES // 2)).cast("bigint")
+    return hashed.bitwiseXOR(lowest) < F.lit(level.below - HASHES // 2).cast("bigint")
 
 
 def _spark_schema(schema: pa.Schema) -> StructType:

@@ -6,6 +6,7 @@ from ladle.plan.function import Function
 from ladle.plan.join import Edge, JoinFactor, JoinKey, PairJoin, Reach, Relop, SharedJoin
 from ladle.plan.query import Block, Engine, Factor, JoinedForm, Plan, Residual, Scan, TableRead
 from ladle.plan.ranges import Ranges
+from ladle.plan.sample import Sample
 from ladle.plan.window import Bound, KeyedRowsWindow, RowsWindow, TimeWindow, Window, WindowKind
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Relop",
     "Residual",
     "RowsWindow",
+    "Sample",
     "Scan",
     "SharedJoin",
     "TableRead",

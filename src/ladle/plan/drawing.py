@@ -62,7 +62,8 @@ def detail(node: Node) -> str:
 def _(node: StreamScan) -> str:
     factors = " AND ".join(factor.sql for factor in node.factors)
     moment = "" if node.as_of is None else f" {node.as_of}"
-    return f"{node.stream}{moment} | {node.window}" + (f" | {factors}" if factors else "")
+    sample = "" if node.sample is None else f" {node.sample}"
+    return f"{node.stream}{moment}{sample} | {node.window}" + (f" | {factors}" if factors else "")
 
 
 @detail.register

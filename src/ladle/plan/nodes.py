@@ -20,6 +20,7 @@ import pyarrow as pa
 from ladle.json_values import Json
 from ladle.plan.as_of import AsOf, as_of_to_json
 from ladle.plan.query import Factor
+from ladle.plan.sample import Sample, sample_to_json
 from ladle.plan.scalars import Comparison, Scalar, SortKey
 from ladle.plan.window import Window, window_to_json
 
@@ -91,7 +92,9 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class StreamScan(Node):
-    """The tuples of a stream in a window for which every factor is true, with all columns of the stream."""
+    """The tuples of a stream in a window, or of a sample of them, for which every factor is true, with all columns of
+    the stream.
+    """
 
     stream: str
     window: Window
@@ -99,12 +102,14 @@ class StreamScan(Node):
     relation: str
     """The scan of the bound query that this is; no part of its identity."""
     as_of: AsOf | None = None
+    sample: Sample | None = None
 
     @property
     def content(self) -> list[Json]:
         """What its identity is made of, besides its children."""
         factors = sorted({factor.sql for factor in self.factors})
-        return [self.stream.lower(), window_to_json(self.window), factors, *_moment(self.as_of)]
+        sample = [] if self.sample is None else [{"sample": sample_to_json(self.sample)}]
+        return [self.stream.lower(), window_to_json(self.window), factors, *_moment(self.as_of), *sample]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from ladle.plan.as_of import AsOf, as_of_from_json, as_of_to_json
 from ladle.plan.function import Function
 from ladle.plan.join import SharedJoin, join_from_json, join_to_json
 from ladle.plan.ranges import Ranges
+from ladle.plan.sample import Sample, sample_from_json, sample_to_json
 from ladle.plan.window import Window, window_from_json, window_to_json
 from ladle.schema import decode_schema, encode_schema
 
@@ -95,6 +96,8 @@ class Scan:
     """Physical columns of the stream that the residual needs, in the stream's order."""
     as_of: AsOf | None = None
     """The moment it is read at, whatever that of the answer is."""
+    sample: Sample | None = None
+    """Which of the window's tuples it has; None: all of them."""
 
 
 ROW = "_row_of_table"
@@ -201,6 +204,7 @@ class ScanJson(TypedDict):
     window: JsonFields
     columns: list[str]
     as_of: NotRequired[JsonRow]
+    sample: NotRequired[JsonRow]
 
 
 class PlanJson(TypedDict):
@@ -271,6 +275,8 @@ def _scan_to_json(scan: Scan) -> ScanJson:
     }
     if scan.as_of is not None:
         value["as_of"] = as_of_to_json(scan.as_of)
+    if scan.sample is not None:
+        value["sample"] = sample_to_json(scan.sample)
     return value
 
 
@@ -326,6 +332,7 @@ def plan_from_json(value: PlanJson) -> Plan:
                 window_from_json(scan["window"]),
                 tuple(scan["columns"]),
                 as_of_from_json(scan.get("as_of")),
+                sample_from_json(scan.get("sample")),
             )
             for scan in value["scans"]
         ),

@@ -47,7 +47,7 @@ BRACKET = "ladle_bracket"
 """Key in a node's `meta` under which its bracket is kept."""
 
 WORDS = "ladle_words"
-"""Key in the `meta` of AS OF: the words that it is written with."""
+"""Key in the `meta` of AS OF and TABLESAMPLE: the words that they are written with."""
 
 
 # Functions whose arguments have a grammar of their own; every other call is parsed as name and arguments.
@@ -144,6 +144,68 @@ class LadleParser(StatementParser):
         if self._match(TokenType.L_BRACKET, advance=False):
             version.meta[BRACKET] = self._parse_window_bracket()
         return version
+
+    def _parse_table_sample(self, as_modifier: bool = False) -> exp.TableSample | None:
+        """Spark's `TABLESAMPLE (10 PERCENT) REPEATABLE (7)`, and a window's bracket after it."""
+        start = self._curr
+        if not self._match(TokenType.TABLE_SAMPLE):
+            return None
+        if as_modifier:
+            self._refuse_sample(start)
+        if self._match_text_seq("SYSTEM"):
+            self.error_hint = "leave out SYSTEM: each tuple is in a sample or not, by itself"
+            self.raise_error("TABLESAMPLE SYSTEM takes blocks of files", start)
+        words = [start.text.upper()]
+        if self._match_text_seq("BERNOULLI"):
+            words.append("BERNOULLI")
+        self._expect("(")
+        sample = exp.TableSample()
+        if self._match_text_seq("BUCKET"):
+            words += ["BUCKET", "OUT", "OF"]
+            sample.set("bucket_numerator", self._parse_digits())
+            self._expect("OUT")
+            self._expect("OF")
+            sample.set("bucket_denominator", self._parse_digits())
+        else:
+            amount = self._parse_bitwise()
+            if self._match_text_seq("ROWS"):
+                sample.set("size", amount)
+            elif self._match_text_seq("PERCENT") and _is_number(amount):
+                words.append("PERCENT")
+                sample.set("percent", amount)
+            else:
+                self._refuse("a share like 10 PERCENT, or BUCKET 1 OUT OF 16")
+        self._expect(")")
+        if self._match_text_seq("REPEATABLE"):
+            words.append("REPEATABLE")
+            self._expect("(")
+            sample.set("seed", self._parse_digits())
+            self._expect(")")
+        sample.update_positions(start)
+        sample.meta[WORDS] = words
+        if self._match(TokenType.L_BRACKET, advance=False):
+            sample.meta[BRACKET] = self._parse_window_bracket()
+        return sample
+
+    def _refuse_sample(self, token: Token) -> None:
+        self.error_hint = "like FROM trades TABLESAMPLE (10 PERCENT) AS t; of a subquery, write it inside"
+        self.raise_error("TABLESAMPLE stands after a stream, before its alias", token)
+
+    def _parse_subquery(self, this: exp.Expr | None, parse_alias: bool = True) -> exp.Subquery | None:
+        if this is not None and self._match(TokenType.TABLE_SAMPLE, advance=False):
+            self._refuse_sample(self._curr)
+        return super()._parse_subquery(this, parse_alias)
+
+    def _parse_digits(self) -> exp.Expression:
+        """A whole number."""
+        if self._curr.token_type != TokenType.NUMBER or not self._curr.text.isdecimal():
+            self._refuse("a whole number")
+        self._advance()
+        return exp.Literal.number(self._prev.text)
+
+    def _expect(self, word: str) -> None:
+        if not self._match_text_seq(word):
+            self._refuse(word)
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         alias = super()._parse_table_alias(alias_tokens)
@@ -283,6 +345,12 @@ class LadleParser(StatementParser):
             interval.update_positions(start)
         # `x - INTERVAL 1 DAY 2 HOURS` takes both away
         return exp.Paren(this=interval) if isinstance(interval, exp.Add) else interval
+
+
+def _is_number(node: exp.Expr | None) -> bool:
+    number = node.this if isinstance(node, exp.Neg) else node
+    digits = number.name.replace(".", "", 1) if isinstance(number, exp.Literal) and not number.is_string else ""
+    return digits.isdecimal()
 
 
 class Ladle(Spark):

@@ -67,7 +67,10 @@ def folding_of(plan: Plan, names: Names) -> Folding | None:
 
 def _key(plan: Plan, names: Names) -> object:
     """What a folding follows from: neither the factors nor the windows of scans."""
-    scans = tuple((scan.relation, scan.columns, names.stream_schema(scan.block.stream)) for scan in plan.scans)
+    scans = tuple(
+        (scan.relation, scan.columns, names.stream_schema(scan.block.stream), scan.sample is None)
+        for scan in plan.scans
+    )
     tables = tuple((each.relation, each.columns, names.table_schema(each.table)) for each in plan.tables)
     return plan.residual.spark_sql, scans, tables, plan.functions
 
@@ -267,7 +270,8 @@ def _folded(node: GroupBy, numbers: Mapping[str, int], number: int) -> FoldedNod
 def _columns(node: Node) -> tuple[StreamScan, list[str | None]] | None:
     """The scan below projections, and the column of it behind each column of a node, if it is one."""
     match node:
-        case StreamScan():
+        # Partial aggregates are of all tuples of a segment: a sample is not made of them.
+        case StreamScan(sample=None):
             return node, list(node.names)
         case Project():
             below = _columns(node.child)

@@ -31,6 +31,7 @@ from ladle.sql.parenthesised import without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
+from ladle.sql.sample_clause import IN_THERE, OF_KEYS, refuse_sample, sample_of
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
 from ladle.sql.trees import copied
@@ -76,6 +77,7 @@ def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: A
             return _bind_pivot(binder, node, scope, around)
         case exp.Table() if isinstance(node.this, exp.Func):
             refuse_past(node, binder.source, "a function")
+            refuse_sample(node, binder.source, "a function", OF_KEYS)
             return _bind_table_function(binder, node, node.this, scope, around)
         case exp.Table():
             return _bind_table(binder, node, scope, around)
@@ -146,17 +148,21 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
     if len(names) == 1 and (cte := around.ctes.get(names[0].lower())) is not None:
         _no_bracket(binder, bracket, "a common table expression")
         refuse_past(node, binder.source, "a common table expression")
+        refuse_sample(node, binder.source, "a common table expression", IN_THERE)
         relation, target = _cte(binder, cte, alias, qualifiers, around)
     elif (found := mentioned_stream(binder.names, names)) is not None:
         past = past_of(node, binder.source, (found[0],)) or binder.past
         relation, target = _scan(binder, found, bracket, past, alias, qualifiers, around)
+        binder.scans[-1].sample = sample_of(node, binder.source)
     elif len(names) == 1 and (table := binder.names.table_schema(names[0])) is not None:
         _no_bracket(binder, bracket, "a table", hint="leave it out: a table is read as it stands")
+        refuse_sample(node, binder.source, "a table, whose rows have no ids", OF_KEYS)
         past = past_of(node, binder.source) or binder.past
         if NUMBERED in node.meta:
             table = (table[0], table[1].with_column(Column(ROW, pa.int64())))
         relation, target = _table(binder, table, past, alias, qualifiers)
     elif len(names) == 1 and (query := binder.names.query_sql(names[0])) is not None:
+        refuse_sample(node, binder.source, "a standing query", IN_THERE)
         past = past_of_query(node, binder.source, binder.names) or binder.past
         within = around.within
         if bracket is not None:
@@ -173,8 +179,8 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
 
 
 def _bracket(binder: Binder, node: exp.Table) -> exp.Expression | None:
-    """The window of a mention, which may stand after its name, AS OF or its alias."""
-    places = (node, node.args.get("version"), node.args.get("alias"))
+    """The window of a mention, which may stand after its name, AS OF, TABLESAMPLE or its alias."""
+    places = (node, *(node.args.get(name) for name in ("version", "sample", "alias")))
     found = [place.meta[BRACKET] for place in places if place is not None and BRACKET in place.meta]
     if len(found) > 1:
         raise SqlError("The window is given twice.", position=binder.source.of(found[1]))

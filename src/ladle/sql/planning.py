@@ -157,7 +157,7 @@ def _scans(binder: Binder, tree: exp.Expression) -> tuple[Scan, ...]:
         columns = needed.get(number) or {drafted.schema.timestamp_column}
         ordered = tuple(name for name in drafted.schema.arrow.names if name in columns)
         block = Block(drafted.stream, tuple(drafted.factors))
-        scans.append(Scan(drafted.relation, block, drafted.window, ordered, drafted.past))
+        scans.append(Scan(drafted.relation, block, drafted.window, ordered, drafted.past, drafted.sample))
     return tuple(scans)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from ladle.errors import Position, SqlError, Unsupported, unknown
-from ladle.plan import AsOf, Factor, TimeWindow, Window
+from ladle.plan import AsOf, Factor, Sample, TimeWindow, Window
 from ladle.schema import StreamSchema, TableSchema, as_written
 from ladle.sql.position import SourceText
 
@@ -221,6 +221,7 @@ class ScanDraft:
     window: Window
     factors: list[Factor] = field(default_factory=list)
     past: AsOf | None = None
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True)

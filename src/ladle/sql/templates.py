@@ -214,7 +214,7 @@ class Template:
                 # As in WHERE, of equal factors the first one counts.
                 factors.setdefault(factor.sql, factor)
             block = Block(scan.block.stream, tuple(factors.values()))
-            scans.append(Scan(scan.relation, block, scan.window, scan.columns, scan.as_of))
+            scans.append(replace(scan, block=block))
         plan = self.plan
         sql = text[self.begin : len(text) - self.end]
         shared = (plan.residual, plan.schema, plan.queries, plan.functions, plan.joined, plan.tables, plan.nows)

@@ -162,7 +162,7 @@ def _check_tree(tree: exp.Expr, source: SourceText, tokens: Sequence[Token], fou
             _check_together(node, source, tokens)
         elif isinstance(node, exp.DataType):
             _check_type(node, source, tokens)
-        elif kind is exp.Version:
+        elif kind in (exp.Version, exp.TableSample):
             for word in node.meta.get(WRITTEN, ()):
                 found[word] = found.get(word, 0) + (word not in _SYNTAX)
         elif kind is NowBracket:
@@ -220,7 +220,7 @@ def _is_rewritten(tokens: Sequence[Token], index: int) -> bool:
     return last in ("INTERVAL", "RANGE") or last in _UNITS or before in (["VARCHAR", "("], ["CHAR", "("])
 
 
-_BRACKETED = frozenset((exp.Table, exp.TableAlias, exp.Version))
+_BRACKETED = frozenset((exp.Table, exp.TableAlias, exp.TableSample, exp.Version))
 _NOT_TOGETHER = frozenset((exp.Window, exp.Group, exp.TableAlias, exp.Values, exp.Any, exp.All))
 
 

@@ -105,7 +105,7 @@ def relations_of(plan: Plan, names: Names) -> dict[str, Node]:
             else tuple(OutputColumn(field.name, field.type) for field in stream[1].arrow)
         )
         relations[scan.relation] = StreamScan(
-            columns, scan.block.stream, scan.window, scan.block.factors, scan.relation, scan.as_of
+            columns, scan.block.stream, scan.window, scan.block.factors, scan.relation, scan.as_of, scan.sample
         )
     for table in plan.tables:
         known = names.table_schema(table.table)
