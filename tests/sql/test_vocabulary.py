@@ -82,6 +82,8 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "SELECT position('a' IN room), substring(room FROM 1 FOR 2), trim(LEADING 'x' FROM room) FROM sensors",
         "SELECT symbol, grouping(symbol) FROM trades GROUP BY symbol, size WITH ROLLUP",
         "SELECT count(*) FILTER (WHERE size > 1), percentile_cont(0.5) WITHIN GROUP (ORDER BY size) FROM trades",
+        "SELECT array_agg(size ORDER BY at DESC NULLS LAST, 'x'), string_agg(symbol, ',' ORDER BY at) FROM trades",
+        "SELECT last(size, true ORDER BY at) FILTER (WHERE size > 1), first(size IGNORE NULLS ORDER BY at) FROM trades",
         "SELECT first_value(symbol) IGNORE NULLS OVER (ORDER BY at ROWS UNBOUNDED PRECEDING) FROM trades",
         "SELECT make_interval(hours => 1), symbol COLLATE UTF8_LCASE, size::string::INT, 5 DIV 2, ! true FROM trades",
         "SELECT 1.75D, 5L AS x, d, l FROM (SELECT size AS d, size AS l FROM trades) AS t WHERE d < 2.5D",

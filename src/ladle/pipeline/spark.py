@@ -48,6 +48,7 @@ from ladle.pipeline.udfs import said_by_function, vectorised
 from ladle.plan import Plan
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.schema import TIMESTAMP, quoted
+from ladle.sql.ordered_aggregates import for_spark
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
 from ladle.stem.epoch_kernel import EpochTask, Manifest, run_pushed, run_task
 from ladle.stem.join_kernel import JoinTask, TaskResults, run_joins
@@ -218,7 +219,8 @@ class SparkPipeline:
             context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
             try:
                 answer = session.sql(
-                    plan.residual.spark_sql, args=_arguments(plan, None if now_us is None else to_datetime(now_us))
+                    for_spark(plan.residual.spark_sql),
+                    args=_arguments(plan, None if now_us is None else to_datetime(now_us)),
                 ).toArrow()
             except (PySparkException, Py4JError) as error:
                 if late.is_set():
@@ -240,7 +242,8 @@ class SparkPipeline:
                 nothing = session.sparkContext.emptyRDD()
                 session.createDataFrame(nothing, schema=_spark_schema(schema)).createOrReplaceTempView(name)
             try:
-                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, datetime(2000, 1, 1, tzinfo=UTC)))
+                began = datetime(2000, 1, 1, tzinfo=UTC)
+                answer = session.sql(for_spark(plan.residual.spark_sql), args=_arguments(plan, began))
                 schema = to_arrow_schema(answer.schema, timezone="UTC")
                 # The optimiser computes what is constant, so a literal that can't be cast shows here.
                 answer._jdf.queryExecution().optimizedPlan()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import version
 
-TRANSLATION = 4
+TRANSLATION = 5
 
 
 def translation() -> str:

@@ -213,7 +213,7 @@ def in_aggregate(node: exp.Expr) -> bool:
     """Whether a node is part of an aggregate's arguments."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Query):
-        if is_aggregate_call(parent):
+        if is_aggregate_call(parent) or isinstance(parent, exp.WithinGroup):
             return True
         parent = parent.parent
     return False
