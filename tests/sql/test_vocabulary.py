@@ -94,6 +94,8 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "SELECT max_by(symbol, (at, -size)), aggregate(array(1, 2), 0, (x, y) -> x + y) FROM trades",
         "SELECT sum(size) OVER (DISTRIBUTE BY symbol SORT BY at), max(at) OVER (SORT BY at) FROM trades",
         "SELECT * FROM sensors LATERAL VIEW OUTER posexplode(tags) e AS p, tag",
+        "SELECT room, posexplode(tags) AS (p, tag) FROM sensors",
+        "SELECT json_tuple(room, 'a', 'b'), stack.x FROM sensors, LATERAL stack(2, 1, 2) AS stack(x)",
         "SELECT room FROM sensors WHERE room LIKE ANY ('a', 'b') AND room NOT RLIKE 'c' AND room LIKE 'd' ESCAPE '/'",
         "UPDATE companies SET name = upper(name) || 'x', listed = DATE '2024-01-01' WHERE symbol IN ('a', 'b')",
         "DELETE FROM companies WHERE listed < now() - INTERVAL 1 YEAR",
