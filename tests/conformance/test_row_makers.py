@@ -70,6 +70,8 @@ CASES: tuple[str | tuple[str, str], ...] = (
      "SELECT col, explode(ns) AS x, c FROM (SELECT col, collect_set(n) AS ns, count(*) AS c FROM g GROUP BY col) "
      "WHERE c > 1"),
     "SELECT explode(array(max(n), min(n))) AS x FROM g",
+    ("SELECT col, explode(collect_set(n)) AS x, col FROM g GROUP BY col",
+     "SELECT col, explode(collect_set(n)) AS x, col AS col_1 FROM g GROUP BY col"),
     ("SELECT col AS c, posexplode(array_agg(n ORDER BY n DESC)) AS (p, x) FROM g GROUP BY col ORDER BY c, p",
      "SELECT col AS c, posexplode(sort_array(collect_list(n), false)) AS (p, x) FROM g GROUP BY col ORDER BY c, p"),
     ("SELECT n, explode(xs) AS x FROM g QUALIFY row_number() OVER (PARTITION BY n ORDER BY x DESC) = 1",

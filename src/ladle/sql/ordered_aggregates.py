@@ -76,15 +76,16 @@ def for_spark(text: str) -> str:
 
 def _for_spark(chunk: StatementTokens) -> str:
     tree = bound_tree(chunk)
-    for node in list(tree.find_all(exp.WithinGroup)):
+    ordered = [node for node in tree.find_all(exp.WithinGroup) if node.this.name.lower() in ORDERED]
+    for node in ordered:
         name = node.this.name.lower()
         if name in TEXTS:
             _end_ties(node)
-        elif name in ORDERED:
+        else:
             around = node.parent if isinstance(node.parent, exp.Filter) else None
             made = sqlglot.parse_one(_sorted(node, name, around), dialect=DIALECT)
             (around or node).replace(made)
-    return tree.sql(DIALECT)
+    return tree.sql(DIALECT) if ordered else chunk.source.text
 
 
 def _values(call: exp.Anonymous) -> list[exp.Expr]:

@@ -81,14 +81,18 @@ def over_groups(select: exp.Select, item: exp.Expr, source: SourceText) -> exp.S
                 position=source.of(each),
             )
     arguments = [(f"{_BELOW}{at}", each.copy()) for at, each in enumerate(call.expressions)]
+    taken: set[str] = set()
     above: list[exp.Expr] = []
     below: list[exp.Expr] = []
     for each in select.expressions:
         if each is item:
             continue
         name = each.alias if isinstance(each, exp.Alias) else output_name(each)
-        below.append(each if isinstance(each, exp.Alias) else _aliased(each, name))
-        above.append(exp.column(exp.to_identifier(name, quoted=True)))
+        inside = name if name.lower() not in taken else f"{_BELOW}_{len(taken)}"
+        taken.add(name.lower())
+        named = isinstance(each, exp.Alias) and inside == name
+        below.append(each if named else _aliased(each.unalias(), inside))
+        above.append(_aliased(exp.column(exp.to_identifier(inside, quoted=True)), name))
     constant = [isinstance(each, exp.Literal | exp.Null | exp.Boolean) for _, each in arguments]
     below += [_aliased(each, name) for (name, each), still in zip(arguments, constant, strict=True) if not still]
     at = select.expressions.index(item)
