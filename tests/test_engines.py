@@ -22,6 +22,7 @@ from tests.conformance.values import naive
 from ladle.errors import LadleError
 from ladle.plan import Plan
 from ladle.schema import type_name
+from ladle.sql.ordered_aggregates import for_spark
 
 ROWS = 150
 FEW = 8
@@ -125,7 +126,7 @@ def _in_spark(spark: Any, plan: Plan) -> pa.Table:
     for table in plan.tables:
         names = ", ".join(f"`{name}`" for name in table.columns)
         spark.sql(f"SELECT {names} FROM {table.table}").createOrReplaceTempView(table.relation)
-    return spark.sql(plan.residual.spark_sql).toArrow()
+    return spark.sql(for_spark(plan.residual.spark_sql)).toArrow()
 
 
 def _rows(given: pa.Table) -> list[str]:

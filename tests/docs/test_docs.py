@@ -329,6 +329,19 @@ def test_the_clauses_of_the_documentation_do_what_they_say(tmp_path: Path, mater
     assert (ibm["large"], ibm["last"], ibm["path"]) == (5.0, 4.0, "IBM,IBM")
 
 
+def test_the_order_of_values_in_the_documentation_is_what_it_says(tmp_path: Path) -> None:
+    text = next(block for block in sql_blocks() if "first(price ORDER BY at)" in block).rstrip().removesuffix(";")
+    at = datetime(2026, 1, 30, 9, tzinfo=UTC)
+    with connect_inline(tmp_path / "warehouse") as db:
+        db.sql("CREATE STREAM trades (symbol STRING, price DOUBLE, size INT, at TIMESTAMP) TIMESTAMP BY at")
+        standing = db.register(text, name="prices")
+        for minutes, price, size in ((0, 5.0, 100), (1, 9.0, 300), (2, None, 400), (3, 7.0, 20), (3, 6.0, 100)):
+            row = {"symbol": "IBM", "price": price, "size": size, "at": at + timedelta(minutes=minutes)}
+            db.push("trades", [row], wait=True)
+        answer = standing.invoke().to_pylist()
+    assert answer == [{"symbol": "IBM", "open": 5.0, "close": 7.0, "large": [9.0, 5.0, 6.0], "names": "IBM"}]
+
+
 def test_the_plan_of_the_documentation_is_what_explain_shows(tmp_path: Path) -> None:
     section = SQL.partition("\n## EXPLAIN\n")[2].partition("\n## ")[0]
     shown = re.findall(r"```text\n(.*?)```", section, re.S)

@@ -11,6 +11,7 @@ from tests.sql.names import Catalog
 
 from ladle.schema import type_name
 from ladle.sql import bind
+from ladle.sql.ordered_aggregates import for_spark
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +40,7 @@ def test_spark_reads_every_plan(spark: Any) -> None:
             columns = ", ".join(f"CAST(NULL AS {types[name]}) AS `{name}`" for name in table.columns)
             spark.sql(f"SELECT {columns}").createOrReplaceTempView(table.relation)
         arguments = {"now": datetime(2024, 1, 1, tzinfo=UTC)} if plan.residual.uses_now else None
-        answer = spark.sql(plan.residual.spark_sql, args=arguments)
+        answer = spark.sql(for_spark(plan.residual.spark_sql), args=arguments)
         if plan.schema is not None:
             assert answer.columns == plan.schema.names, query
             spelled = [field.dataType.simpleString().upper() for field in answer.schema]

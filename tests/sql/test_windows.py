@@ -94,3 +94,15 @@ def test_begin_end_may_stand_anywhere_after_from(place: int) -> None:
     plan = bind(f"SELECT symbol FROM trades {' '.join(clauses)}", Catalog())
     assert plan.scans[0].window == window("[RANGE 1 HOUR]")
     assert plan.residual.spark_sql.endswith("HAVING COUNT(*) > 1 ORDER BY 1 LIMIT 3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT symbol AS symbol, count(*) FROM trades GROUP BY symbol",
+        "SELECT (size) AS symbol, symbol AS size, count(*) FROM trades GROUP BY trades.symbol, size, (symbol)",
+        "SELECT window(at, '1 hour') AS w, symbol AS symbol, count(*) FROM trades GROUP BY w, symbol",
+    ],
+)
+def test_a_key_may_be_selected_under_any_name(text: str) -> None:
+    assert bind(text, Catalog()).residual.why_spark is None

@@ -53,6 +53,7 @@ from ladle.plan import Plan
 from ladle.plan.as_of import NOW, Nows
 from ladle.plan.window import MAX_US, MIN_US
 from ladle.schema import TIMESTAMP, quoted
+from ladle.sql.ordered_aggregates import for_spark
 from ladle.stem.backfill_kernel import Backfilled, BackfillTask, run_backfills
 from ladle.stem.epoch_kernel import EpochTask, Manifest, run_pushed, run_task
 from ladle.stem.join_kernel import JoinTask, TaskResults, run_joins
@@ -231,7 +232,7 @@ class SparkPipeline:
             watchdog.start()
             context.setJobGroup(group, "ladle residual", interruptOnCancel=True)
             try:
-                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, nows)).toArrow()
+                answer = session.sql(for_spark(plan.residual.spark_sql), args=_arguments(plan, nows)).toArrow()
             except (PySparkException, Py4JError) as error:
                 if late.is_set():
                     raise InvocationTimeout(f"Spark took longer than {seconds_max:g} s and was stopped.") from None
@@ -253,7 +254,7 @@ class SparkPipeline:
                 session.createDataFrame(nothing, schema=_spark_schema(schema)).createOrReplaceTempView(name)
             try:
                 some = dict.fromkeys((NOW, *(each.parameter for each in plan.nows)), _SOME_TIME_US)
-                answer = session.sql(plan.residual.spark_sql, args=_arguments(plan, some))
+                answer = session.sql(for_spark(plan.residual.spark_sql), args=_arguments(plan, some))
                 schema = to_arrow_schema(answer.schema, timezone="UTC")
                 # The optimiser computes what is constant, so a literal that can't be cast shows here.
                 answer._jdf.queryExecution().optimizedPlan()

@@ -21,13 +21,14 @@ from ladle.plan import AsOf, Function
 from ladle.schema import unique_names
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
-from ladle.sql.from_clause import bind_from, joins_in_parentheses
+from ladle.sql.from_clause import bind_from, bind_generated, joins_in_parentheses
 from ladle.sql.group_checks import check_distinct, check_grouping
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import SourceText
 from ladle.sql.qualify import sorted_by, without_qualify
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
+from ladle.sql.row_makers import generator_of, is_grouped, only_generator, over_groups
 from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
@@ -35,7 +36,6 @@ from ladle.sql.split import push_where
 from ladle.sql.window_groups import Windows, check_time_windows, grouped_windows, name_windows
 from ladle.sql.within import no_time, refuse_rows_of_many
 
-_GENERATORS = {"posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
 _ROWS_MAX = (1 << 31) - 1
 
 
@@ -182,6 +182,9 @@ class Binder:
             raise SqlError("SELECT needs at least one expression.", position=self.source.of(node))
         if around.within:
             refuse_rows_of_many(node)
+        generator = only_generator(node, self.source)
+        if generator is not None and is_grouped(node):
+            return self._select(over_groups(node, generator, self.source), around)
         scope = Scope(self.source, around.parent)
         within = bind_from(self, node, scope, around)
         windows = {name: self._expression(call, scope, around) for name, call in grouped_windows(node).items()}
@@ -245,14 +248,20 @@ class Binder:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 bound.extend(star_columns(item, scope))
                 continue
-            if isinstance(item, exp.Aliases) or _is_generator(item):
-                raise Unsupported(
-                    "A function that makes several columns can't stand in the SELECT list.",
-                    hint="write LATERAL VIEW posexplode(x) t AS a, b",
+            if (generator := generator_of(item)) is not None:
+                call, given = generator[0], [each.name for each in generator[1]]
+                made = bind_generated(self, node, call, given, scope, around)
+                bound.extend(made)
+                aliases = {**{name.lower(): tree for name, tree in made if given}, **aliases}
+                continue
+            if isinstance(item, exp.Aliases):
+                raise SqlError(
+                    "A list of names is for a function that makes rows of several columns.",
+                    hint="write AS and one name",
                     position=self.source.of(item),
                 )
             expression = item.this if isinstance(item, exp.Alias) else item
-            name = item.alias if isinstance(item, exp.Alias) else _name_of(item)
+            name = item.alias if isinstance(item, exp.Alias) else output_name(item)
             tree = self._expression(expression.pop(), scope, around, Aliases(aliases, windows=windows))
             if not isinstance(item, exp.Alias) and NAME in tree.meta:
                 name = tree.meta[NAME]
@@ -441,17 +450,6 @@ def _aliased(tree: exp.Expression, name: str) -> exp.Alias:
 
 def _derived(node: exp.Expression, alias: str) -> exp.Subquery:
     return exp.Subquery(this=node, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-
-
-def _name_of(item: exp.Expression) -> str:
-    if isinstance(item, exp.Anonymous) and item.name.lower() in ("explode", "explode_outer"):
-        return "col"
-    return output_name(item)
-
-
-def _is_generator(item: exp.Expression) -> bool:
-    call = item.this if isinstance(item, exp.Alias) else item
-    return isinstance(call, exp.Anonymous) and call.name.lower() in _GENERATORS
 
 
 def _is_ordinal(node: exp.Expression) -> bool:

@@ -17,6 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.sql.grammar import StatementParser
+from ladle.sql.within_group import with_nulls_inside, with_order_outside
 
 
 class Bounds(exp.Expression):
@@ -303,6 +304,13 @@ class LadleParser(StatementParser):
             return super()._parse_types(check_func, schema, allow_identifiers, with_collation)
         finally:
             self._trying -= 1
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        """What follows a call. Its ORDER BY stands behind it then, wherever it was written."""
+        ordered = with_order_outside(this)
+        if ordered is not this and self._match_text_seq("WITHIN", "GROUP", advance=False):
+            self._refuse("one order: ORDER BY inside of the call, or WITHIN GROUP behind it")
+        return with_nulls_inside(super()._parse_window(ordered, alias))
 
     def _parse_join(
         self,

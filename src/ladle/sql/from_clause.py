@@ -6,6 +6,7 @@ does not exist, so no text can reach a file or a table of the engine beneath.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ from ladle.sql.names import mentioned_stream, unknown_relation
 from ladle.sql.parenthesised import without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
-from ladle.sql.resolve import BindQuery, bind_expression, fix_now
+from ladle.sql.resolve import GENERATORS, BindQuery, bind_expression, fix_now
+from ladle.sql.row_makers import column_names
 from ladle.sql.sample_clause import IN_THERE, OF_KEYS, refuse_sample, sample_of
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
@@ -42,14 +44,9 @@ if TYPE_CHECKING:
 
 Qualifiers = tuple[tuple[str, ...], ...]
 
-# Table functions of Spark that make rows from their arguments alone, with the names of their columns.
-_TABLE_FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "explode": ("col",),
-    "explode_outer": ("col",),
-    "posexplode": ("pos", "col"),
-    "posexplode_outer": ("pos", "col"),
-    "range": ("id",),
-}
+_RANGE = "range"
+_VIEW = "_l"
+"""The alias of a LATERAL VIEW."""
 
 
 def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) -> list[exp.Expression]:
@@ -326,31 +323,52 @@ def _bind_table_function(
     binder: Binder, node: exp.Expression, call: exp.Expr, scope: Scope, around: Around
 ) -> Relation:
     name = call.name.lower()
-    if not isinstance(call, exp.Anonymous) or name not in _TABLE_FUNCTIONS:
-        known = ", ".join(_TABLE_FUNCTIONS)
+    if not isinstance(call, exp.Anonymous) or name not in {*GENERATORS, _RANGE}:
+        known = ", ".join(sorted({*GENERATORS, _RANGE}))
         raise UnknownName(
             f"'{call.name or call.key}' is not a function that can stand in FROM. Functions: {known}.",
             hint="FROM reads streams, tables and queries; files are attached to a stream, or inserted, first",
             position=binder.source.of(call),
         )
-    if name == "range":
+    if name == _RANGE:
         _check_range(call, node, binder.source)
     arguments = scope if isinstance(node, exp.Lateral) else Scope(binder.source, around.parent)
     for argument in list(call.expressions):
         bind_expression(argument, arguments, _bind_inner(binder, around))
     wanted = node.alias or name
     # the alias of a LATERAL VIEW is rendered without quotes, so it is none of the user's
-    alias = scope.alias_for("_l" if node.args.get("view") else wanted)
-    fields = tuple(Field(column, column) for column in _TABLE_FUNCTIONS[name])
+    alias = scope.alias_for(_VIEW if node.args.get("view") else wanted)
     alias_node = node.args.get("alias")
-    columns = alias_node.args.get("columns") if alias_node is not None else None
-    if columns:
-        # explode of a map makes key and value
-        if len(columns) != len(fields) and "explode" not in name:
-            _named(binder, fields, columns, wanted, node)
-        fields = tuple(Field(column.name, column.name) for column in columns)
+    given = [each.name for each in (alias_node.args.get("columns") if alias_node is not None else None) or ()]
+    names = column_names(binder, call, given, binder.source.of(node))
+    fields = tuple(Field(each, column) for each, column in zip(names, unique_names(names), strict=True))
     node.set("alias", _table_alias(alias, fields))
     return Relation(alias, ((wanted.lower(),),), fields)
+
+
+def bind_generated(
+    binder: Binder, select: exp.Select, call: exp.Anonymous, names: Sequence[str], scope: Scope, around: Around
+) -> list[tuple[str, exp.Expression]]:
+    """The columns that a call in the SELECT list makes. The call goes behind FROM as a LATERAL VIEW, or where nothing
+    is read it is FROM; no name means its columns, so it is not in the scope.
+    """
+    position = binder.source.of(call)
+    for argument in list(call.expressions):
+        bind_expression(argument, scope, _bind_inner(binder, around))
+    given = column_names(binder, call, names, position)
+    columns = unique_names(given)
+    alias = scope.alias_for(_VIEW)
+    fields = tuple(Field(name, column) for name, column in zip(given, columns, strict=True))
+    call.pop()
+    if select.args.get("from_") is None:
+        select.set("from_", exp.From(this=exp.Table(this=call, alias=_table_alias(alias, fields))))
+    else:
+        outer = call.name.lower().endswith("_outer")
+        call.set("this", call.name.lower().removesuffix("_outer"))
+        lateral = exp.Lateral(this=call, view=True, outer=outer, alias=_table_alias(alias, fields))
+        select.append("laterals", lateral)
+    made = Relation(alias, (), fields)
+    return [(item.name, made.column(item)) for item in fields]
 
 
 def _check_range(call: exp.Expr, node: exp.Expression, source: SourceText) -> None:

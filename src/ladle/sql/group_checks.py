@@ -9,6 +9,7 @@ from sqlglot import exp
 from ladle.errors import SqlError, Unsupported
 from ladle.sql.resolve import has_aggregate, is_aggregate_call
 from ladle.sql.scopes import NAME, Scope
+from ladle.sql.within_group import ARRAYS
 
 
 def check_grouping(select: exp.Select, scope: Scope, projections: Sequence[exp.Expression]) -> None:
@@ -31,8 +32,9 @@ def check_grouping(select: exp.Select, scope: Scope, projections: Sequence[exp.E
 
 
 def check_distinct(projections: Sequence[exp.Expression], scope: Scope) -> None:
-    """Refuse an ordered aggregate of DISTINCT values beside another one of DISTINCT: Spark fails inside of itself."""
-    ordered = [each for tree in projections for each in tree.find_all(exp.WithinGroup) if _is_distinct(each.this)]
+    """Refuse ordered DISTINCT texts beside another aggregate of DISTINCT values: Spark fails inside of itself."""
+    every_order = (each for tree in projections for each in tree.find_all(exp.WithinGroup))
+    ordered = [each for each in every_order if _is_distinct(each.this) and each.this.name.lower() not in ARRAYS]
     every = {each for tree in projections for each in tree.find_all(exp.Anonymous) if _is_distinct(each)}
     if ordered and len(every) > 1:
         raise Unsupported(

@@ -22,6 +22,7 @@ from ladle.sql.from_clause import bind_shared
 from ladle.sql.function_calls import resolve_functions
 from ladle.sql.limits import too_deep
 from ladle.sql.names import Names
+from ladle.sql.ordered_aggregates import check_ordered
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import fix_now
 from ladle.sql.scopes import SCAN, TABLE, Around, Field, ScanDraft, TableDraft
@@ -54,6 +55,7 @@ def bound(binder: Binder, query: exp.Expression) -> tuple[exp.Expression, tuple[
             done.set("with_", exp.With(expressions=[*ctes, *(before.expressions if before is not None else ())]))
     except RecursionError:
         raise too_deep() from None
+    check_ordered(done, binder.source)
     stray = done.find(Bounds)
     if stray is not None:
         raise SqlError("BEGIN ... END ... does not belong here.", position=binder.source.of(stray))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from ladle.errors import SqlError
+from ladle.errors import SqlError, Unsupported
 from ladle.plan.as_of import NOW
 from ladle.sql.naming import output_name
 from ladle.sql.scopes import NAME, SCAN, Scope, parts_of
@@ -26,6 +26,11 @@ _AGGREGATES_TEXT = """
     var_samp variance
 """
 AGGREGATES = frozenset(_AGGREGATES_TEXT.split())
+
+GENERATORS = frozenset(
+    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
+)
+"""Functions that make rows (`sql/row_makers.py`)."""
 
 # Calls whose first argument is the name of a unit, not a column.
 _UNIT_FIRST = {"dateadd", "date_add", "timestampadd", "datediff", "date_diff", "timestampdiff"}
@@ -116,6 +121,12 @@ def _placed(node: exp.Expression, identifier: exp.Identifier) -> exp.Expression:
 def _bind_call(node: exp.Anonymous, scope: Scope) -> None:
     name = node.name.lower()
     arguments = node.expressions
+    if name in GENERATORS:
+        raise Unsupported(
+            f"{name} makes rows: it stands in the SELECT list by itself, or in FROM.",
+            hint=f"write LATERAL VIEW {name}(x) t AS a",
+            position=scope.source.of(node),
+        )
     if name in _UNIT_FIRST and len(arguments) == 3 and isinstance(arguments[0], exp.Column):
         arguments[0].replace(exp.var(arguments[0].name.upper()))
     if any(_is_star(argument) for argument in arguments) and not (name == "count" and _plain_star(arguments)):
@@ -212,7 +223,7 @@ def in_aggregate(node: exp.Expr) -> bool:
     """Whether a node is part of an aggregate's arguments."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Query):
-        if is_aggregate_call(parent):
+        if is_aggregate_call(parent) or isinstance(parent, exp.WithinGroup):
             return True
         parent = parent.parent
     return False

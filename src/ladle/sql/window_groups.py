@@ -84,9 +84,8 @@ def _meant(item: exp.Expr, select: exp.Select) -> exp.Expr:
 def _direct(items: Iterable[exp.Expr], select: exp.Select) -> Iterator[exp.Anonymous]:
     """The items that are time windows themselves, also inside ROLLUP, CUBE and GROUPING SETS."""
     for item in items:
-        match _meant(item, select):
-            case exp.Alias(this=inner) | exp.Paren(this=inner):
-                yield from _direct([inner], select)
+        meant = _meant(item.unnest(), select)
+        match meant.this.unnest() if isinstance(meant, exp.Alias) else meant:
             case exp.Rollup() | exp.Cube() | exp.GroupingSets() | exp.Tuple() as several:
                 yield from _direct(several.expressions, select)
             case exp.Anonymous() as call if _is_call(call):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from sqlglot import exp
 
 from ladle.sql.conformant.casts import is_ordered, literal
@@ -12,9 +13,10 @@ from ladle.sql.conformant.expressions import condition, expression, name_of, nor
 from ladle.sql.conformant.parser_names import Call, call_of
 from ladle.sql.conformant.scope import TypedScope
 from ladle.sql.conformant.signatures import call
-from ladle.sql.conformant.spark_types import BIGINT, STRING, NotConformant, Typed
+from ladle.sql.conformant.spark_types import BIGINT, STRING, NotConformant, Typed, is_fraction
 from ladle.sql.conformant.the_list import BY_NAME
 from ladle.sql.conformant.windows import direction
+from ladle.sql.within_group import ARRAYS, FIRSTS, ORDERED, TEXTS
 
 _WITH_CONSTANTS = frozenset(("listagg", "percentile"))
 """Aggregates whose arguments after the first are constants."""
@@ -105,4 +107,42 @@ def within_group(node: exp.WithinGroup, scope: TypedScope, *, filter_: exp.Expr 
         if key.args.get("desc"):
             raise NotConformant("percentile_cont of a descending order")
         return aggregate(Call("percentile", (key.this, share)), scope, filter_=filter_)
+    if called.name in ORDERED - TEXTS:
+        return _ordered(called, scope, order.expressions, filter_)
     raise NotConformant(f"{called.name} WITHIN GROUP is not proven equal in DuckDB")
+
+
+def _ordered(called: Call, scope: TypedScope, order: Sequence[exp.Ordered], filter_: exp.Expr | None) -> Typed:
+    """An array of values in an order, or the first or last of them. Values whose keys tie are in their own order."""
+    if scope.keys is None:
+        raise NotConformant(f"{called.name} outside a grouped query")
+    rows = replace(scope, keys=None, aliases={}, windows=False)
+    node = called.arguments[0]
+    skips = called.name in ARRAYS or isinstance(node, exp.IgnoreNulls)
+    value = expression(node.this if isinstance(node, exp.IgnoreNulls) else node, rows)
+    keys = [normalized(expression(each.this, rows)) for each in order]
+    if any(not is_ordered(each.type) or each.constant is not None for each in (value, *keys)):
+        raise NotConformant(f"{called.name} in this order is not proven equal in DuckDB")
+    raises = any(each.may_raise for each in (value, *keys))
+    kept = []
+    if called.distinct:
+        value = normalized(value)
+    if filter_ is not None:
+        where = condition(filter_, rows)
+        if any(each.may_raise for each in keys):
+            raise NotConformant("FILTER on an order that may raise")
+        # Only rows that pass may be evaluated (they could raise), so the condition is part of the value too.
+        value = replace(value, sql=f"(CASE WHEN {where.sql} THEN {value.sql} END)")
+        raises |= where.may_raise
+        kept.append(where.sql)
+    kept += [f"{value.sql} IS NOT NULL"] if skips else []
+    if called.distinct:
+        found = f"DISTINCT {value.sql} ORDER BY {value.sql}{direction(order[0])}"
+    else:
+        by = [key.sql + direction(each) for key, each in zip(keys, order, strict=True)]
+        by += [f"{value.sql} ASC NULLS FIRST", *([f"signbit({value.sql}) DESC"] if is_fraction(value.type) else [])]
+        found = f"{value.sql} ORDER BY {', '.join(by)}"
+    tail = f" FILTER (WHERE {' AND '.join(kept)})" if kept else ""
+    if called.name in ARRAYS:
+        return Typed(f"coalesce(list({found}){tail}, [])", pa.list_(value.type), raises)
+    return Typed(f"{'first' if called.name in FIRSTS else 'last'}({found}){tail}", value.type, raises)

@@ -33,7 +33,7 @@ def _folds(node: exp.Expr) -> Iterator[exp.Expr]:
             continue
         called = call_of(each) if isinstance(each, exp.Anonymous | exp.Any) else None
         entries = BY_NAME.get(called.name) if called is not None else None
-        if isinstance(each, exp.AggFunc) or (entries is not None and entries[0].aggregate):
+        if isinstance(each, exp.AggFunc | exp.WithinGroup) or (entries is not None and entries[0].aggregate):
             yield each
 
 

@@ -133,13 +133,6 @@ def check_expressions(*trees: exp.Expr, but_for_subqueries: bool = False) -> Non
             raise NotUnderstood("a subquery in an expression")
         if tree.find(exp.Window) is not None:
             raise NotUnderstood("a window function")
-        if any(call.name.lower() in GENERATORS for call in tree.find_all(exp.Anonymous)):
-            raise NotUnderstood("a function that makes several rows")
-
-
-GENERATORS = frozenset(
-    ["explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"]
-)
 
 
 def kind_of(join: exp.Join) -> str:
