@@ -19,7 +19,7 @@ from ladle.sql.position import SourceText
 from ladle.sql.understood import check_draft
 from ladle.sql.vocabulary import HANDLED, REFUSED
 
-OURS = {"bounds", "with_"}
+OURS = {"bounds", "with_", "level"}
 """Arguments that this dialect's parser sets on nodes that sqlglot has none of."""
 
 
@@ -93,6 +93,7 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "SELECT sum(size) OVER (DISTRIBUTE BY symbol SORT BY at), max(at) OVER (SORT BY at) FROM trades",
         "SELECT * FROM sensors LATERAL VIEW OUTER posexplode(tags) e AS p, tag",
         "SELECT room FROM sensors WHERE room LIKE ANY ('a', 'b') AND room NOT RLIKE 'c' AND room LIKE 'd' ESCAPE '/'",
+        "WITH RECURSIVE level(max) MAX RECURSION LEVEL 7 AS (SELECT 1 UNION ALL SELECT max + 1 FROM level) SELECT 2",
         "UPDATE companies SET name = upper(name) || 'x', listed = DATE '2024-01-01' WHERE symbol IN ('a', 'b')",
         "DELETE FROM companies WHERE listed < now() - INTERVAL 1 YEAR",
     ],

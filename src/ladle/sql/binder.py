@@ -27,6 +27,7 @@ from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import SourceText
 from ladle.sql.qualify import sorted_by, without_qualify
+from ladle.sql.recursion import bind_recursion, is_wrapped, recursion_of
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
 from ladle.sql.scopes import NAME, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.shared_joins import conditions_to_where
@@ -92,6 +93,8 @@ class Binder:
 
     def _query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         match node:
+            case _ if around.recursion is not None and not is_wrapped(node):
+                return bind_recursion(self, node, around)
             case exp.Select() if node.args.get("qualify") is not None:
                 return self._select(without_qualify(node, self.source), around)
             case exp.Select():
@@ -115,11 +118,8 @@ class Binder:
         with_ = node.args.get("with_")
         if with_ is None:
             return around
-        if with_.args.get("recursive"):
-            raise Unsupported(
-                "Recursive common table expressions are not part of Ladle's SQL.",
-                position=self.source.of(with_),
-            )
+        recursive = bool(with_.args.get("recursive"))
+        with_.set("recursive", None)
         ctes = dict(around.ctes)
         seen: set[str] = set()
         for cte in with_.expressions:
@@ -128,12 +128,16 @@ class Binder:
                     f"'{cte.alias}' is defined twice in this WITH.", position=self.source.of(cte.args["alias"])
                 )
             seen.add(cte.alias.lower())
-            inner = replace(around, parent=None, ctes=ctes)
-            tree, fields = self.query(cte.this, inner)
             alias = cte.args["alias"]
+            recursion = recursion_of(cte, self._cte_name, self.source, recursive=recursive)
+            tree, fields = self.query(cte.this, replace(around, parent=None, ctes=ctes, recursion=recursion))
             cte.set("this", tree)
-            fields = self._renamed(tree, fields, alias)
-            name = self._cte_name(alias.name)
+            if recursion is None:
+                fields, name = self._renamed(tree, fields, alias), self._cte_name(alias.name)
+                cte.set("level", None)
+            else:
+                name = recursion.name
+                with_.set("recursive", True)
             ctes[alias.name.lower()] = Cte(name, fields)
             cte.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
         return replace(around, ctes=ctes)

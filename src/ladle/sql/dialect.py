@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -37,8 +38,17 @@ class RowsBracket(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class RecursionLevel(exp.Expression):
+    """`MAX RECURSION LEVEL n` of a common table expression."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 BRACKET = "ladle_bracket"
 """Key in a node's `meta` under which its bracket is kept."""
+
+_LEVEL = "ladle_level"
+"""Key in the `meta` of a common table expression's name, while it is parsed: the level that follows it."""
 
 WORDS = "ladle_words"
 """Key in the `meta` of AS OF: the words that it is written with."""
@@ -130,7 +140,18 @@ class LadleParser(StatementParser):
         alias = super()._parse_table_alias(alias_tokens)
         if alias is not None and self._match(TokenType.L_BRACKET, advance=False):
             alias.meta[BRACKET] = self._parse_window_bracket()
+        if alias is not None and alias_tokens is self.ID_VAR_TOKENS and (level := self._parse_level()) is not None:
+            alias.meta[_LEVEL] = level
         return alias
+
+    def _parse_level(self) -> RecursionLevel | None:
+        """`MAX RECURSION LEVEL 200`, between a common table expression's name and AS."""
+        start = self._curr
+        if not self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+            return None
+        if not self._match(TokenType.NUMBER) or not self._prev.text.isdecimal():
+            self._refuse("a whole number after MAX RECURSION LEVEL")
+        return RecursionLevel(this=exp.Literal.number(self._prev.text)).update_positions(start)
 
     def _parse_up_to_window(self) -> exp.Expr | None:
         """An expression that a window may follow: `'2024-01-01' [ROWS 5]` is no element of a text."""
@@ -173,6 +194,12 @@ class LadleParser(StatementParser):
         return node.update_positions(start)
 
     # Spark's grammar, where sqlglot differs
+
+    def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+        found = super()._parse_cte()
+        if isinstance(found, exp.CTE) and (level := found.args["alias"].meta.pop(_LEVEL, None)) is not None:
+            found.set("level", level)
+        return found
 
     def _warn_unsupported(self) -> None:
         """What is not understood is refused, so there is nothing to warn of."""
@@ -255,6 +282,30 @@ class Ladle(Spark):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             text: token for text, token in Spark.Tokenizer.KEYWORDS.items() if token is not TokenType.COMMAND
         }
+
+    class Generator(SparkGenerator):
+        """Spark's text, with the level of a recursive common table expression before AS."""
+
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **SparkGenerator.TRANSFORMS,
+            RecursionLevel: lambda self, node: f"MAX RECURSION LEVEL {self.sql(node, 'this')}",
+        }
+
+        def _move_ctes_to_top_level(self, expression: Any) -> Any:
+            """What stands inside of a recursion may read it, and stays there."""
+            for with_ in expression.find_all(exp.With):
+                around = with_.find_ancestor(exp.CTE)
+                while around is not None:
+                    if around.parent.args.get("recursive"):
+                        return expression
+                    around = around.find_ancestor(exp.CTE)
+            return super()._move_ctes_to_top_level(expression)
+
+        def cte_sql(self, expression: exp.CTE) -> str:
+            """The name, the level and the query."""
+            level = self.sql(expression, "level")
+            name = self.sql(expression, "alias")
+            return f"{name} {level} AS {self.wrap(expression)}" if level else super().cte_sql(expression)
 
     Parser = LadleParser
 

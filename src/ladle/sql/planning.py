@@ -50,8 +50,9 @@ def bound(binder: Binder, query: exp.Expression) -> tuple[exp.Expression, tuple[
         ctes = [bind_shared(binder, read) for read in shared]
         done, fields = binder.query(tree, Around())
         if ctes:
-            before = done.args.get("with_")
-            done.set("with_", exp.With(expressions=[*ctes, *(before.expressions if before is not None else ())]))
+            before = done.args.get("with_") or exp.With(expressions=[])
+            before.set("expressions", [*ctes, *before.expressions])
+            done.set("with_", before)
     except RecursionError:
         raise too_deep() from None
     stray = done.find(Bounds)

@@ -259,12 +259,22 @@ class Cte:
 
 
 @dataclass(frozen=True)
+class Recursion:
+    """A common table expression that reads itself: its name in the bound text, and as it is written."""
+
+    name: str
+    alias: exp.Expression
+
+
+@dataclass(frozen=True)
 class Around:
     """What a query sees of the queries around it."""
 
     parent: Scope | None = None
     window: TimeWindow | None = None
     ctes: Mapping[str, Cte] = field(default_factory=dict)
+    recursion: Recursion | None = None
+    """What the query itself is, if it is one."""
 
 
 def _fields_of(node: exp.Expression, parts: Sequence[exp.Identifier]) -> exp.Expression:

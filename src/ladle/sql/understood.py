@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.errors import LadleError, Position, SqlError, Unsupported
 from ladle.sql.conformant.datatypes import SPARK_TYPES, unknown_type
-from ladle.sql.dialect import BRACKET
+from ladle.sql.dialect import BRACKET, RecursionLevel
 from ladle.sql.dialect import WORDS as WRITTEN
 from ladle.sql.drafts import DeleteDraft, Draft, QueryDraft, UpdateDraft
 from ladle.sql.position import SourceText
@@ -165,6 +165,9 @@ def _check_tree(tree: exp.Expr, source: SourceText, tokens: Sequence[Token], fou
         elif kind is exp.Version:
             for word in node.meta.get(WRITTEN, ()):
                 found[word] = found.get(word, 0) + (word not in _SYNTAX)
+        elif kind is RecursionLevel:
+            for word in ("MAX", "RECURSION", "LEVEL"):
+                found[word] = found.get(word, 0) + 1
         elif kind is exp.Union and node.args.get("by_name"):
             found["NAME"] = found.get("NAME", 0) + 1
         elif kind is exp.ColumnDef:

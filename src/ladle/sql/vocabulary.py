@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from ladle.sql.dialect import Bounds, RangeBracket, RowsBracket
+from ladle.sql.dialect import Bounds, RangeBracket, RecursionLevel, RowsBracket
 
 _Args = Mapping[str, str]
 
@@ -34,7 +34,8 @@ HANDLED: Mapping[type[exp.Expr], frozenset[str]] = {
     **_all(f"{_QUERY} this alias pivots", exp.Subquery),
     **_all(f"{_QUERY} expressions alias", exp.Values),
     **_all("expressions recursive", exp.With),
-    **_all("this alias", exp.CTE),
+    **_all("this alias level", exp.CTE),
+    **_all("this", RecursionLevel),
     **_all("begin end", Bounds),
     # clauses
     **_all("this", exp.From, exp.Where, exp.Having, exp.Qualify),
