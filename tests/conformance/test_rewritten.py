@@ -1,4 +1,4 @@
-"""Clauses that the binder writes as others: QUALIFY, PIVOT, SORT BY, BY NAME and exact counts.
+"""Clauses that the binder writes as others: QUALIFY, PIVOT, UNPIVOT, SORT BY, BY NAME and exact counts.
 
 Method: Spark runs the text as it stands where it knows the clause, else what is written beside it; Ladle's statement
 runs in DuckDB over the same rows, and in Spark too.
@@ -43,6 +43,14 @@ CASES = (
         None,
     ),
     ("SELECT * FROM (SELECT b, x FROM r) PIVOT (avg(x) FOR b IN (true AS t, NULL AS n))", None),
+    ("SELECT * FROM (SELECT id, x, id + 1L AS y FROM r) UNPIVOT (v FOR n IN (x, y AS other))", None),
+    (
+        "SELECT * FROM (SELECT id, s, s || id AS k FROM r) UNPIVOT INCLUDE NULLS (v FOR n IN (S, k)) WHERE v <> 'a'",
+        None,
+    ),
+    ("SELECT * FROM (SELECT id, s, x FROM r) AS t UNPIVOT ((v, w) FOR n IN ((s, t.x), (s, id) AS ids)) AS u", None),
+    ("SELECT n, count(v), count(*) FROM r UNPIVOT INCLUDE NULLS ((v) FOR n IN ((b), (b) AS again)) GROUP BY n", None),
+    ("SELECT u.v, s.name FROM (SELECT x, id FROM r) UNPIVOT (v FOR n IN (x, id)) AS u LEFT JOIN s ON u.v = s.z", None),
     ("SELECT r.id, s.name FROM (r JOIN s ON r.k = s.k) LEFT JOIN s AS t ON t.z = r.x", None),
     ("SELECT a.id, t.name FROM r AS a JOIN (s AS t JOIN r AS b ON b.k = t.k OR b.x = 1) ON a.id = b.id + 1", None),
     ("SELECT n, count(x) AS c FROM range(-1, 7, 2) AS g(n) LEFT JOIN r ON r.x = g.n GROUP BY n", None),

@@ -36,6 +36,7 @@ from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
 from ladle.sql.sharing import Below, Read
+from ladle.sql.unpivot import unpivoted
 
 if TYPE_CHECKING:
     from ladle.sql.binder import Binder
@@ -109,14 +110,15 @@ def _bind_pivot(binder: Binder, node: exp.Expression, scope: Scope, around: Arou
     every = exp.Select(expressions=[exp.Star()], from_=exp.From(this=given))
     inner = replace(around, parent=scope.parent)
     tree, fields = binder.query(every, inner)
-    below = Relation("_p", (("_p",),), fields)
+    below = Relation("_p", ((node.alias_or_name.lower() or "_p",),), fields)
     rows = Scope(binder.source, scope.parent, [below])
     subquery = exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier("_p", quoted=True)))
 
     def bind(each: exp.Expression) -> exp.Expression:
         return bind_expression(each.copy(), rows, _bind_inner(binder, around))
 
-    select, names = pivoted(pivot, below, subquery, bind, binder.source)
+    written = unpivoted if pivot.args.get("unpivot") else pivoted
+    select, names = written(pivot, below, subquery, bind, binder.source)
     columns = unique_names(names)
     for projection, column in zip(select.expressions, columns, strict=True):
         projection.set("alias", exp.to_identifier(column, quoted=True))
@@ -363,6 +365,12 @@ def joins_in_parentheses(position: Position | None) -> Unsupported:
 def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
     position = binder.source.of(join.this)
+    if join.this.args.get("pivots"):
+        raise Unsupported(
+            "PIVOT and UNPIVOT behind a join are of the whole join in Spark, which is not part of Ladle's SQL.",
+            hint="write a subquery: JOIN (SELECT * FROM t PIVOT (...)) AS p",
+            position=position,
+        )
     relation = _bind_relation(binder, join.this, scope, around)
     before = list(scope.relations)
     _merge_columns(binder, join, scope, relation, side)

@@ -22,10 +22,8 @@ def pivoted(
     pivot: exp.Pivot, relation: Relation, below: exp.Subquery, bind: Bind, source: SourceText
 ) -> tuple[exp.Select, list[str]]:
     """The query over `below`, whose columns are those of `relation`, and its columns' names; `bind` binds to them."""
-    position = source.of(pivot) or source.of(pivot.fields[0].this)
-    if pivot.args.get("unpivot") or len(pivot.fields) != 1:
-        raise Unsupported("UNPIVOT is not part of Ladle's SQL.", hint="write UNION ALL", position=position)
-    field = pivot.fields[0]
+    position = source.of(pivot)
+    field = pivot.fields[0] if len(pivot.fields) == 1 else None
     if not isinstance(field, exp.In) or not isinstance(field.this, exp.Column) or not field.expressions:
         raise Unsupported(
             "PIVOT is FOR one column IN (values).", hint="write FOR column IN ('a', 'b')", position=position

@@ -165,6 +165,9 @@ def _check_tree(tree: exp.Expr, source: SourceText, tokens: Sequence[Token], fou
         elif kind is exp.Version:
             for word in node.meta.get(WRITTEN, ()):
                 found[word] = found.get(word, 0) + (word not in _SYNTAX)
+        elif kind is exp.Pivot and (nulls := node.args.get("include_nulls")) is not None:
+            word = "INCLUDE" if nulls else "EXCLUDE"
+            found[word] = found.get(word, 0) + 1
         elif kind is RecursionLevel:
             for word in ("MAX", "RECURSION", "LEVEL"):
                 found[word] = found.get(word, 0) + 1
