@@ -55,6 +55,13 @@ CASES = (
     ("SELECT a.id, t.name FROM r AS a JOIN (s AS t JOIN r AS b ON b.k = t.k OR b.x = 1) ON a.id = b.id + 1", None),
     ("SELECT n, count(x) AS c FROM range(-1, 7, 2) AS g(n) LEFT JOIN r ON r.x = g.n GROUP BY n", None),
     ("SELECT id FROM range(3) UNION ALL SELECT id FROM range(5, 1, -2)", None),
+    ("SELECT id FROM r CLUSTER BY y, id", "SELECT id FROM r ORDER BY y, id"),
+    ("SELECT id, y FROM r DISTRIBUTE BY k, x + 1 SORT BY y DESC, id", "SELECT id, y FROM r ORDER BY y DESC, id"),
+    ("SELECT k FROM r UNION ALL SELECT z FROM s DISTRIBUTE BY k", None),
+    (
+        "SELECT k AS n FROM r UNION SELECT z FROM s CLUSTER BY n",
+        "SELECT k AS n FROM r UNION SELECT z FROM s ORDER BY n",
+    ),
     ("SELECT id FROM r SORT BY y DESC, id", "SELECT id FROM r ORDER BY y DESC, id"),
     ("SELECT k, z FROM s UNION ALL BY NAME SELECT x AS z, k FROM r", "SELECT k, z FROM s UNION ALL SELECT k, x FROM r"),
     ("SELECT k, z FROM s UNION BY NAME SELECT x AS z, k FROM r", "SELECT k, z FROM s UNION SELECT k, x FROM r"),
@@ -92,7 +99,7 @@ def test_clause(engines: Any, text: str, spelled: str | None) -> None:
     expected = spark.sql(spelled or text).toArrow()
     assert plan.schema.names == expected.schema.names
     assert list(plan.schema.types) == list(expected.schema.types)
-    ordered = "ORDER BY" in text.rsplit(")", 1)[-1] or "SORT BY" in text
+    ordered = "ORDER BY" in text.rsplit(")", 1)[-1] or "SORT BY" in text or "CLUSTER BY" in text
     wanted = _rows(expected, ordered=ordered)
     assert _rows(con.sql(plan.residual.duckdb_sql).to_arrow_table().cast(plan.schema), ordered=ordered) == wanted
     assert _rows(spark.sql(plan.residual.spark_sql).toArrow(), ordered=ordered) == wanted

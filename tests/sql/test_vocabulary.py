@@ -96,6 +96,8 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "WITH RECURSIVE level(max) MAX RECURSION LEVEL 7 AS (SELECT 1 UNION ALL SELECT max + 1 FROM level) SELECT 2",
         "SELECT include, exclude FROM trades UNPIVOT INCLUDE NULLS ((include) FOR exclude IN (price AS nulls)) AS u",
         "SELECT v FROM trades AS t UNPIVOT EXCLUDE NULLS ((v, w) FOR n IN ((t.price, t.size), (size, price) AS other))",
+        "SELECT symbol AS cluster, size AS distribute FROM trades DISTRIBUTE BY cluster, distribute SORT BY size DESC",
+        "SELECT symbol FROM trades UNION ALL (SELECT room FROM sensors CLUSTER BY length(room)) CLUSTER BY symbol",
         "UPDATE companies SET name = upper(name) || 'x', listed = DATE '2024-01-01' WHERE symbol IN ('a', 'b')",
         "DELETE FROM companies WHERE listed < now() - INTERVAL 1 YEAR",
     ],

@@ -26,7 +26,7 @@ from ladle.sql.group_checks import check_distinct, check_grouping
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import SourceText
-from ladle.sql.qualify import sorted_by, without_qualify
+from ladle.sql.qualify import sorted_by, without_places, without_qualify
 from ladle.sql.recursion import bind_recursion, is_wrapped, recursion_of
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
 from ladle.sql.scopes import NAME, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
@@ -205,6 +205,9 @@ class Binder:
             if node.args.get(key) is not None:
                 self._limited(node.args[key], around)
         fields = _fields([name for name, _ in projections])
+        seen = self._outputs(fields) if node.args.get("distinct") is not None else scope
+        aliases = Aliases({name.lower(): tree for name, tree in reversed(projections)}, first=seen is scope)
+        without_places(node, lambda each: self._expression(each, seen, around, aliases), self.source)
         node.set(
             "expressions",
             [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)],
@@ -361,15 +364,18 @@ class Binder:
             if (value := node.args.get(key)) is not None:
                 node.set(key, None)
                 outer.set(key, value)
-        scope = Scope(self.source)
-        relation = Relation("_o", (("_o",),), fields)
-        scope.add(relation, None)
+        scope = self._outputs(fields)
+        relation = scope.relations[0]
         outer.set("from_", exp.From(this=_derived(node, "_o")))
         outer.set("expressions", [_aliased(relation.column(item), item.column) for item in fields])
         for item in outer.args["order"].expressions:
             if not _is_ordinal(item.this):
                 self._expression(item.this, scope, around)
         return outer
+
+    def _outputs(self, fields: tuple[Field, ...]) -> Scope:
+        """What may name the columns of a query, and nothing else."""
+        return Scope(self.source, relations=[Relation("_o", (("_o",),), fields)])
 
     # Set operations
 
@@ -396,6 +402,8 @@ class Binder:
         for key in ("limit", "offset"):
             if node.args.get(key) is not None:
                 self._limited(node.args[key], around)
+        outside = self._outputs(fields)
+        without_places(node, lambda each: self._expression(each, outside, around), self.source)
         order = node.args.get("order")
         if order is not None:
             outputs = [(item.name, exp.column(item.column)) for item in fields]

@@ -75,6 +75,8 @@ class LadleParser(StatementParser):
         **SparkParser.QUERY_MODIFIER_PARSERS,
         TokenType.BEGIN: lambda self: ("bounds", self._parse_bounds()),
         TokenType.END: lambda self: ("bounds", self._parse_bounds()),
+        TokenType.DISTRIBUTE_BY: lambda self: ("distribute", self._parse_placing(exp.Distribute)),
+        TokenType.CLUSTER_BY: lambda self: ("cluster", self._parse_placing(exp.Cluster)),
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
     SET_OP_MODIFIERS: ClassVar[set[str]] = SparkParser.SET_OP_MODIFIERS | {"bounds"}
@@ -237,6 +239,15 @@ class LadleParser(StatementParser):
         if comma and join is None:
             self._refuse("a stream, table or query after the comma")
         return join
+
+    def _parse_placing(self, kind: type[exp.Expression]) -> exp.Expression:
+        """DISTRIBUTE BY or CLUSTER BY, which have no DESC."""
+        start = self._curr
+        self._advance()
+        expressions = self._parse_csv(self._parse_disjunction)
+        if not expressions:
+            self._refuse("expressions, like BY a, b")
+        return kind(expressions=expressions).update_positions(start)
 
     def _parse_placeholder(self) -> exp.Expr | None:
         start = self._curr
