@@ -53,6 +53,36 @@ CASES = (
     ("SELECT u.v, s.name FROM (SELECT x, id FROM r) UNPIVOT (v FOR n IN (x, id)) AS u LEFT JOIN s ON u.v = s.z", None),
     ("SELECT r.id, s.name FROM (r JOIN s ON r.k = s.k) LEFT JOIN s AS t ON t.z = r.x", None),
     ("SELECT a.id, t.name FROM r AS a JOIN (s AS t JOIN r AS b ON b.k = t.k OR b.x = 1) ON a.id = b.id + 1", None),
+    ("SELECT r.id, a.k, b.id AS n FROM r LEFT JOIN (s AS a JOIN r AS b ON a.k = b.k AND b.x > 1) ON r.k = a.k", None),
+    ("SELECT r.id, a.*, b.x FROM r FULL JOIN (s AS a LEFT JOIN r AS b ON a.k = b.k) ON r.k = a.k AND b.x > 1", None),
+    ("SELECT k, r.k AS rk, a.k AS ak, name, b.id FROM r LEFT JOIN (s AS a JOIN r AS b USING (k)) USING (k)", None),
+    (
+        "SELECT k, a.k AS ak, t.k AS bk FROM (SELECT 3 AS z) AS r RIGHT JOIN (s AS a FULL JOIN r AS t USING "
+        "(k)) USING (z)",
+        None,
+    ),
+    (
+        "SELECT a.*, b.name AS other FROM (SELECT k FROM r) AS c FULL JOIN (s AS a RIGHT JOIN (SELECT k, name FROM s) "
+        "AS b USING (k)) USING (k)",
+        None,
+    ),
+    (
+        "SELECT * EXCEPT (b.k) FROM (SELECT id FROM r) AS c LEFT JOIN (s AS a JOIN (SELECT k FROM r) AS b ON "
+        "a.k = b.k) ON a.z = c.id",
+        None,
+    ),
+    ("SELECT r.id, w.z FROM r LEFT JOIN (s AS a LEFT ANTI JOIN r AS b ON b.x = a.z) AS w ON w.k = r.k", None),
+    ("SELECT id FROM r LEFT SEMI JOIN (s AS a LEFT JOIN s AS b ON a.k = b.z) ON r.k = b.k", None),
+    (
+        "SELECT r.id, c.name FROM r LEFT JOIN (s AS a LEFT JOIN (s AS b JOIN s AS c ON b.z = c.k) ON a.k = "
+        "b.k) ON r.x = a.z",
+        None,
+    ),
+    (
+        "SELECT r.id, count(a.name) AS n FROM r LEFT JOIN (s AS a CROSS JOIN (SELECT 1 AS one) AS t) "
+        "ON a.k = r.k AND one = 1 GROUP BY r.id",
+        None,
+    ),
     ("SELECT n, count(x) AS c FROM range(-1, 7, 2) AS g(n) LEFT JOIN r ON r.x = g.n GROUP BY n", None),
     ("SELECT id FROM range(3) UNION ALL SELECT id FROM range(5, 1, -2)", None),
     ("SELECT id FROM r CLUSTER BY y, id", "SELECT id FROM r ORDER BY y, id"),

@@ -21,7 +21,7 @@ from ladle.plan import Function
 from ladle.schema import unique_names
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
-from ladle.sql.from_clause import bind_from, joins_in_parentheses
+from ladle.sql.from_clause import bind_from
 from ladle.sql.group_checks import check_distinct, check_grouping
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
@@ -101,8 +101,6 @@ class Binder:
                 return self._select(node, around)
             case exp.SetOperation():
                 return self._set_operation(node, around)
-            case exp.Subquery() if isinstance(node.this, exp.Table):
-                raise joins_in_parentheses(self.source.of(node))
             case exp.Subquery() if any(node.args.get(key) for key in ("order", "limit", "offset")):
                 return self.query(_as_select(node), around)
             case exp.Subquery():

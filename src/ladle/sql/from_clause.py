@@ -30,12 +30,14 @@ from ladle.sql.as_of_clause import past_of, refuse_past, with_now
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
-from ladle.sql.parenthesised import without_parentheses
+from ladle.sql.parenthesised import as_derived_table, without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import BindQuery, bind_expression, fix_now
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Past, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
+from ladle.sql.split import push_where
 from ladle.sql.unpivot import unpivoted
 
 if TYPE_CHECKING:
@@ -60,12 +62,32 @@ def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) ->
     without_parentheses(node)
     from_ = node.args.get("from_")
     if from_ is not None:
-        scope.add(_bind_relation(binder, from_.this, scope, around), None)
+        for relation in _bind_members(binder, from_.this, scope, around):
+            scope.add(relation, None)
     for join in node.args.get("joins") or ():
         _bind_join(binder, join, scope, around)
     for lateral in node.args.get("laterals") or ():
         position = binder.source.of(lateral)
         scope.add(_bind_lateral(binder, lateral, scope, around), position)
+
+
+def _bind_members(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> list[Relation]:
+    """The relations of one member of FROM: a join in parentheses has several."""
+    if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Table) or node.args.get("pivots"):
+        return [_bind_relation(binder, node, scope, around)]
+    alias = node.args.get("alias")
+    if alias is not None:
+        _no_bracket(binder, alias.meta.get(BRACKET), "a join in parentheses")
+    inner = Scope(binder.source, scope.parent)
+    select = exp.Select(from_=exp.From(this=node.this), joins=node.this.args.pop("joins", None))
+    bind_from(binder, select, inner, around)
+    conditions_to_where(select)
+    if select.args.get("where") is not None:
+        push_where(select, inner, binder.scans)
+    found = as_derived_table(node, select, inner, scope.alias_for(node.alias or "_b"))
+    if alias is not None and alias.args.get("columns"):
+        found[0].fields = _named(binder, found[0].fields, alias.args["columns"], node.alias, node)
+    return found
 
 
 def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
@@ -129,8 +151,6 @@ def _bind_pivot(binder: Binder, node: exp.Expression, scope: Scope, around: Arou
 
 
 def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -> Relation:
-    if node.args.get("joins"):
-        raise joins_in_parentheses(binder.source.of(node))
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
     if not parts or len(parts) != len(node.parts):
         raise SqlError("FROM names a stream, table or query.", position=binder.source.of(node))
@@ -353,15 +373,6 @@ def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope, around: Aroun
     return _bind_table_function(binder, node, node.this, scope, around)
 
 
-def joins_in_parentheses(position: Position | None) -> Unsupported:
-    """The error for a join whose right side is a join of its own."""
-    return Unsupported(
-        "Joins in parentheses are not part of Ladle's SQL beside outer joins and USING.",
-        hint="write a subquery: (SELECT ... FROM a JOIN b ON ...) AS t",
-        position=position,
-    )
-
-
 def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
     position = binder.source.of(join.this)
@@ -371,28 +382,31 @@ def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> 
             hint="write a subquery: JOIN (SELECT * FROM t PIVOT (...)) AS p",
             position=position,
         )
-    relation = _bind_relation(binder, join.this, scope, around)
+    relations = _bind_members(binder, join.this, scope, around)
     before = list(scope.relations)
-    _merge_columns(binder, join, scope, relation, side)
-    scope.add(relation, position)
+    on = join.args.get("on")
+    _merge_columns(join, scope, Scope(binder.source, relations=relations), side)
+    for relation in relations:
+        scope.add(relation, position)
     if side in ("RIGHT", "FULL"):
         for other in before:
             other.pushable = False
     if side in ("LEFT", "FULL") and kind not in ("SEMI", "ANTI"):
-        relation.pushable = False
-    if (on := join.args.get("on")) is not None:
+        for relation in relations:
+            relation.pushable = False
+    if on is not None:
         bind_expression(on, scope, _bind_inner(binder, around))
     if kind in ("SEMI", "ANTI"):
-        scope.relations.remove(relation)
+        scope.relations = before
 
 
-def _merge_columns(binder: Binder, join: exp.Join, scope: Scope, relation: Relation, side: str) -> None:
+def _merge_columns(join: exp.Join, scope: Scope, right: Scope, side: str) -> None:
     """USING and NATURAL as ON: what the unqualified name means afterwards depends on which side may be missing."""
     using = [item.name for item in join.args.get("using") or ()]
     if (join.args.get("method") or "").upper() == "NATURAL":
         left = [name for name, _ in scope.star()]
-        right = {item.name.lower() for item in relation.fields}
-        using = [name for name in left if name.lower() in right]
+        others = {name.lower() for name, _ in right.star()}
+        using = [name for name in left if name.lower() in others]
         join.set("method", None)
         if not using:
             join.set("kind", "CROSS")
@@ -404,10 +418,9 @@ def _merge_columns(binder: Binder, join: exp.Join, scope: Scope, relation: Relat
         left_column = scope.lookup([identifier])
         if left_column is None:
             raise scope.unknown_column([identifier])
-        hits = relation.find(name.lower())
-        if len(hits) != 1:
-            raise Scope(binder.source, relations=[relation]).unknown_column([identifier])
-        right_column = relation.column(hits[0])
+        right_column = right.lookup([identifier])
+        if right_column is None:
+            raise right.unknown_column([identifier])
         conditions.append(exp.EQ(this=left_column.copy(), expression=right_column.copy()))
         merged: exp.Expression = left_column
         if side == "RIGHT":

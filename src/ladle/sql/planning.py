@@ -22,6 +22,7 @@ from ladle.sql.from_clause import bind_shared
 from ladle.sql.function_calls import resolve_functions
 from ladle.sql.limits import too_deep
 from ladle.sql.names import Names
+from ladle.sql.parenthesised import without_unread_columns
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import NOW, fix_now
 from ladle.sql.scopes import SCAN, TABLE, Around, Field, ScanDraft, TableDraft
@@ -65,6 +66,7 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
     """The plan of a bound tree."""
     while isinstance(tree, exp.Subquery) and tree.is_wrapper:
         tree = tree.this
+    without_unread_columns(tree)
     drafted: list[ScanDraft | TableDraft] = [*binder.scans, *binder.tables]
     _part_aliases_from_columns(tree, {name.lower() for each in drafted for name in each.schema.arrow.names})
     scans, tables = _scans(binder, tree), _tables(binder.tables, tree)
