@@ -43,6 +43,16 @@ CASES = (
         None,
     ),
     ("SELECT * FROM (SELECT b, x FROM r) PIVOT (avg(x) FOR b IN (true AS t, NULL AS n))", None),
+    (
+        "SELECT * FROM (SELECT k, x, s, id FROM r) PIVOT (sum(id) AS t, count(*) AS n FOR (k, s) IN "
+        "((1, 'a'), (2, NULL) AS none, (NULL, 'a'), (-7, 'b'))) AS p ORDER BY x",
+        None,
+    ),
+    (
+        "SELECT * FROM (SELECT b, x, id FROM r) PIVOT (max(id) FOR (b, x) IN ((true, 0), (false, 1), (NULL, NULL)))",
+        None,
+    ),
+    ("SELECT * FROM (SELECT b, id FROM r) PIVOT (max(id) FOR (b) IN (true, (false) AS f))", None),
     ("SELECT * FROM (SELECT id, x, id + 1L AS y FROM r) UNPIVOT (v FOR n IN (x, y AS other))", None),
     (
         "SELECT * FROM (SELECT id, s, s || id AS k FROM r) UNPIVOT INCLUDE NULLS (v FOR n IN (S, k)) WHERE v <> 'a'",

@@ -98,6 +98,7 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "SELECT v FROM trades AS t UNPIVOT EXCLUDE NULLS ((v, w) FOR n IN ((t.price, t.size), (size, price) AS other))",
         "SELECT symbol AS cluster, size AS distribute FROM trades DISTRIBUTE BY cluster, distribute SORT BY size DESC",
         "SELECT symbol FROM trades UNION ALL (SELECT room FROM sensors CLUSTER BY length(room)) CLUSTER BY symbol",
+        "SELECT * FROM trades PIVOT (max(price) FOR (symbol, size) IN (('a', 1), ('b', -2) AS b, (NULL, 3)))",
         "UPDATE companies SET name = upper(name) || 'x', listed = DATE '2024-01-01' WHERE symbol IN ('a', 'b')",
         "DELETE FROM companies WHERE listed < now() - INTERVAL 1 YEAR",
     ],

@@ -50,6 +50,8 @@ BRACKET = "ladle_bracket"
 _LEVEL = "ladle_level"
 """Key in the `meta` of a common table expression's name, while it is parsed: the level that follows it."""
 
+_LEVEL_MAX = (1 << 31) - 1
+
 WORDS = "ladle_words"
 """Key in the `meta` of AS OF: the words that it is written with."""
 
@@ -151,8 +153,10 @@ class LadleParser(StatementParser):
         start = self._curr
         if not self._match_text_seq("MAX", "RECURSION", "LEVEL"):
             return None
-        if not self._match(TokenType.NUMBER) or not self._prev.text.isdecimal():
-            self._refuse("a whole number after MAX RECURSION LEVEL")
+        given = self._curr.text if self._match(TokenType.NUMBER, advance=False) else ""
+        if not given.isdecimal() or int(given) > _LEVEL_MAX:
+            self._refuse(f"a whole number up to {_LEVEL_MAX} after MAX RECURSION LEVEL")
+        self._advance()
         return RecursionLevel(this=exp.Literal.number(self._prev.text)).update_positions(start)
 
     def _parse_up_to_window(self) -> exp.Expr | None:
