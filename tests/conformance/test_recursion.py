@@ -167,7 +167,7 @@ def test_levels_in_spark(spark: Any, query: str, level: int, count: int | None) 
         assert spark.sql(text).collect()[0][0] == count
 
 
-@pytest.mark.parametrize("condition", ["", " WHERE n < 3", " ORDER BY n LIMIT 1"])
+@pytest.mark.parametrize("condition", ["", " WHERE n < 3", " ORDER BY n LIMIT 1", " LIMIT 1"])
 def test_an_endless_recursion_ends(condition: str) -> None:
     text = f"WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n FROM t{condition}"
     with pytest.raises(duckdb.Error, match="Recursion level limit 100 reached"):
