@@ -315,9 +315,13 @@ def test_the_clauses_of_the_documentation_do_what_they_say(tmp_path: Path, mater
             row = {"symbol": symbol, "price": price, "size": 5, "at": at + timedelta(minutes=minutes)}
             db.push("trades", [row], wait=True)
             [query.invoke() for query in standing]
-        last, by_hour, named, rolled, spread = (query.invoke().to_pylist() for query in standing)
+        last, by_hour, unpivoted, named, rolled, spread = (query.invoke().to_pylist() for query in standing)
     assert [(row["symbol"], row["price"]) for row in last] == [("IBM", 4.0), ("KO", 2.0)]
     assert by_hour == [{"hour": 9, "IBM": 10, "coke": 5}]
+    assert sorted((row["symbol"], row["what"], row["value"]) for row in unpivoted) == [
+        *[("IBM", "price", 1.0), ("IBM", "price", 4.0), ("IBM", "shares", 5.0), ("IBM", "shares", 5.0)],
+        *[("KO", "price", 2.0), ("KO", "shares", 5.0)],
+    ]
     assert sorted(row["symbol"] for row in named) == ["IBM", "IBM", "KO", "SAP"]
     assert {(row["symbol"], row["day"], row["trades"]) for row in rolled} == {
         *{("IBM", "2026-01-30", 2), ("IBM", None, 2)},

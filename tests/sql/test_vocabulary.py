@@ -19,7 +19,7 @@ from ladle.sql.position import SourceText
 from ladle.sql.understood import check_draft
 from ladle.sql.vocabulary import HANDLED, REFUSED
 
-OURS = {"bounds", "with_"}
+OURS = {"bounds", "with_", "level"}
 """Arguments that this dialect's parser sets on nodes that sqlglot has none of."""
 
 
@@ -99,6 +99,12 @@ def test_false_may_be_a_word(node: exp.Expr) -> None:
         "SELECT room FROM sensors WHERE room LIKE ANY ('a', 'b') AND room NOT RLIKE 'c' AND room LIKE 'd' ESCAPE '/'",
         "SELECT size AS percent, 2 AS of FROM trades TABLESAMPLE BERNOULLI (.5 PERCENT) REPEATABLE (7) [ROWS 5] bucket",
         "SELECT out.size FROM trades [RANGE 1 HOUR] TABLESAMPLE (BUCKET 3 OUT OF 16) AS out",
+        "WITH RECURSIVE level(max) MAX RECURSION LEVEL 7 AS (SELECT 1 UNION ALL SELECT max + 1 FROM level) SELECT 2",
+        "SELECT include, exclude FROM trades UNPIVOT INCLUDE NULLS ((include) FOR exclude IN (price AS nulls)) AS u",
+        "SELECT v FROM trades AS t UNPIVOT EXCLUDE NULLS ((v, w) FOR n IN ((t.price, t.size), (size, price) AS other))",
+        "SELECT symbol AS cluster, size AS distribute FROM trades DISTRIBUTE BY cluster, distribute SORT BY size DESC",
+        "SELECT symbol FROM trades UNION ALL (SELECT room FROM sensors CLUSTER BY length(room)) CLUSTER BY symbol",
+        "SELECT * FROM trades PIVOT (max(price) FOR (symbol, size) IN (('a', 1), ('b', -2) AS b, (NULL, 3)))",
         "UPDATE companies SET name = upper(name) || 'x', listed = DATE '2024-01-01' WHERE symbol IN ('a', 'b')",
         "DELETE FROM companies WHERE listed < now() - INTERVAL 1 YEAR",
     ],

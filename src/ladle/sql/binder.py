@@ -21,12 +21,13 @@ from ladle.plan import AsOf, Function
 from ladle.schema import unique_names
 from ladle.sql.bounds import window_of_bounds
 from ladle.sql.dialect import Bounds
-from ladle.sql.from_clause import bind_from, bind_generated, joins_in_parentheses
+from ladle.sql.from_clause import bind_from, bind_generated
 from ladle.sql.group_checks import check_distinct, check_grouping
 from ladle.sql.names import Names
 from ladle.sql.naming import output_name
 from ladle.sql.position import SourceText
-from ladle.sql.qualify import sorted_by, without_qualify
+from ladle.sql.qualify import sorted_by, without_places, without_qualify
+from ladle.sql.recursion import bind_recursion, is_wrapped, recursion_of
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
 from ladle.sql.row_makers import generator_of, is_grouped, only_generator, over_groups
 from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
@@ -93,14 +94,14 @@ class Binder:
 
     def _query(self, node: exp.Expression, around: Around) -> tuple[exp.Expression, tuple[Field, ...]]:
         match node:
+            case _ if around.recursion is not None and not is_wrapped(node):
+                return bind_recursion(self, node, around)
             case exp.Select() if node.args.get("qualify") is not None and not around.within:
                 return self._select(without_qualify(node, self.source), around)
             case exp.Select():
                 return self._select(node, around)
             case exp.SetOperation():
                 return self._set_operation(node, around)
-            case exp.Subquery() if isinstance(node.this, exp.Table):
-                raise joins_in_parentheses(self.source.of(node))
             case exp.Subquery() if any(node.args.get(key) for key in ("order", "limit", "offset")):
                 return self.query(_as_select(node), around)
             case exp.Subquery():
@@ -116,11 +117,8 @@ class Binder:
         with_ = node.args.get("with_")
         if with_ is None:
             return around
-        if with_.args.get("recursive"):
-            raise Unsupported(
-                "Recursive common table expressions are not part of Ladle's SQL.",
-                position=self.source.of(with_),
-            )
+        recursive = bool(with_.args.get("recursive"))
+        with_.set("recursive", None)
         ctes = dict(around.ctes)
         seen: set[str] = set()
         if around.within:
@@ -131,15 +129,21 @@ class Binder:
                     f"'{cte.alias}' is defined twice in this WITH.", position=self.source.of(cte.args["alias"])
                 )
             seen.add(cte.alias.lower())
+            alias = cte.args["alias"]
+            recursion = recursion_of(cte, self._cte_name, self.source, recursive=recursive)
             if around.within:
+                if recursion is not None:
+                    raise no_time("it reads itself")
                 ctes[cte.alias.lower()] = Cte(cte.alias, (), cte)
                 continue
-            inner = replace(around, parent=None, ctes=ctes)
-            tree, fields = self.query(cte.this, inner)
-            alias = cte.args["alias"]
+            tree, fields = self.query(cte.this, replace(around, parent=None, ctes=ctes, recursion=recursion))
             cte.set("this", tree)
-            fields = self._renamed(tree, fields, alias)
-            name = self._cte_name(alias.name)
+            if recursion is None:
+                fields, name = self._renamed(tree, fields, alias), self._cte_name(alias.name)
+                cte.set("level", None)
+            else:
+                name = recursion.name
+                with_.set("recursive", True)
             ctes[alias.name.lower()] = Cte(name, fields)
             cte.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
         return replace(around, ctes=ctes)
@@ -214,6 +218,9 @@ class Binder:
             if node.args.get(key) is not None:
                 self._limited(node.args[key], around)
         fields = _fields([name for name, _ in projections])
+        seen = self._outputs(fields) if node.args.get("distinct") is not None else scope
+        aliases = Aliases({name.lower(): tree for name, tree in reversed(projections)}, first=seen is scope)
+        without_places(node, lambda each: self._expression(each, seen, around, aliases), self.source)
         node.set(
             "expressions",
             [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)],
@@ -376,15 +383,18 @@ class Binder:
             if (value := node.args.get(key)) is not None:
                 node.set(key, None)
                 outer.set(key, value)
-        scope = Scope(self.source)
-        relation = Relation("_o", (("_o",),), fields)
-        scope.add(relation, None)
+        scope = self._outputs(fields)
+        relation = scope.relations[0]
         outer.set("from_", exp.From(this=_derived(node, "_o")))
         outer.set("expressions", [_aliased(relation.column(item), item.column) for item in fields])
         for item in outer.args["order"].expressions:
             if not _is_ordinal(item.this):
                 self._expression(item.this, scope, around)
         return outer
+
+    def _outputs(self, fields: tuple[Field, ...]) -> Scope:
+        """What may name the columns of a query, and nothing else."""
+        return Scope(self.source, relations=[Relation("_o", (("_o",),), fields)])
 
     # Set operations
 
@@ -415,6 +425,8 @@ class Binder:
         for key in ("limit", "offset"):
             if node.args.get(key) is not None:
                 self._limited(node.args[key], around)
+        outside = self._outputs(fields)
+        without_places(node, lambda each: self._expression(each, outside, around), self.source)
         order = node.args.get("order")
         if order is not None:
             outputs = [(item.name, exp.column(item.column)) for item in fields]

@@ -13,6 +13,7 @@ from typing import ClassVar, Self, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -44,8 +45,19 @@ class NowBracket(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {}
 
 
+class RecursionLevel(exp.Expression):
+    """`MAX RECURSION LEVEL n` of a common table expression."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 BRACKET = "ladle_bracket"
 """Key in a node's `meta` under which its bracket is kept."""
+
+_LEVEL = "ladle_level"
+"""Key in the `meta` of a common table expression's name, while it is parsed: the level that follows it."""
+
+_LEVEL_MAX = (1 << 31) - 1
 
 WORDS = "ladle_words"
 """Key in the `meta` of AS OF and TABLESAMPLE: the words that they are written with."""
@@ -68,6 +80,9 @@ def _opens_window(bracket: Token, word: Token) -> bool:
 _Item = TypeVar("_Item")
 
 
+_Tree = TypeVar("_Tree", bound=exp.Expr)
+
+
 class LadleParser(StatementParser):
     """Parses Ladle's statements and queries. Grammar that nothing acts on is left out, so that it is refused."""
 
@@ -85,6 +100,8 @@ class LadleParser(StatementParser):
         **SparkParser.QUERY_MODIFIER_PARSERS,
         TokenType.BEGIN: lambda self: ("bounds", self._parse_bounds()),
         TokenType.END: lambda self: ("bounds", self._parse_bounds()),
+        TokenType.DISTRIBUTE_BY: lambda self: ("distribute", self._parse_placing(exp.Distribute)),
+        TokenType.CLUSTER_BY: lambda self: ("cluster", self._parse_placing(exp.Cluster)),
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
     SET_OP_MODIFIERS: ClassVar[set[str]] = SparkParser.SET_OP_MODIFIERS | {"bounds"}
@@ -212,7 +229,20 @@ class LadleParser(StatementParser):
         alias = super()._parse_table_alias(alias_tokens)
         if alias is not None and self._match(TokenType.L_BRACKET, advance=False):
             alias.meta[BRACKET] = self._parse_window_bracket()
+        if alias is not None and alias_tokens is self.ID_VAR_TOKENS and (level := self._parse_level()) is not None:
+            alias.meta[_LEVEL] = level
         return alias
+
+    def _parse_level(self) -> RecursionLevel | None:
+        """`MAX RECURSION LEVEL 200`, between a common table expression's name and AS."""
+        start = self._curr
+        if not self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+            return None
+        given = self._curr.text if self._match(TokenType.NUMBER, advance=False) else ""
+        if not given.isdecimal() or int(given) > _LEVEL_MAX:
+            self._refuse(f"a whole number up to {_LEVEL_MAX} after MAX RECURSION LEVEL")
+        self._advance()
+        return RecursionLevel(this=exp.Literal.number(self._prev.text)).update_positions(start)
 
     def _parse_up_to_window(self) -> exp.Expr | None:
         """An expression that a window may follow: `'2024-01-01' [ROWS 5]` is no element of a text."""
@@ -269,6 +299,12 @@ class LadleParser(StatementParser):
 
     # Spark's grammar, where sqlglot differs
 
+    def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+        found = super()._parse_cte()
+        if isinstance(found, exp.CTE) and (level := found.args["alias"].meta.pop(_LEVEL, None)) is not None:
+            found.set("level", level)
+        return found
+
     def _warn_unsupported(self) -> None:
         """What is not understood is refused, so there is nothing to warn of."""
 
@@ -324,6 +360,15 @@ class LadleParser(StatementParser):
             self._refuse("a stream, table or query after the comma")
         return join
 
+    def _parse_placing(self, kind: type[exp.Expression]) -> exp.Expression:
+        """DISTRIBUTE BY or CLUSTER BY, which have no DESC."""
+        start = self._curr
+        self._advance()
+        expressions = self._parse_csv(self._parse_disjunction)
+        if not expressions:
+            self._refuse("expressions, like BY a, b")
+        return kind(expressions=expressions).update_positions(start)
+
     def _parse_placeholder(self) -> exp.Expr | None:
         start = self._curr
         placeholder = super()._parse_placeholder()
@@ -376,6 +421,30 @@ class Ladle(Spark):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             text: token for text, token in Spark.Tokenizer.KEYWORDS.items() if token is not TokenType.COMMAND
         }
+
+    class Generator(SparkGenerator):
+        """Spark's text, with the level of a recursive common table expression before AS."""
+
+        TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+            **SparkGenerator.TRANSFORMS,
+            RecursionLevel: lambda self, node: f"MAX RECURSION LEVEL {self.sql(node, 'this')}",
+        }
+
+        def _move_ctes_to_top_level(self, expression: _Tree) -> _Tree:
+            """What stands inside of a recursion may read it, and stays there."""
+            for with_ in expression.find_all(exp.With):
+                around = with_.find_ancestor(exp.CTE)
+                while around is not None:
+                    if around.parent is not None and around.parent.args.get("recursive"):
+                        return expression
+                    around = around.find_ancestor(exp.CTE)
+            return super()._move_ctes_to_top_level(expression)
+
+        def cte_sql(self, expression: exp.CTE) -> str:
+            """The name, the level and the query."""
+            level = self.sql(expression, "level")
+            name = self.sql(expression, "alias")
+            return f"{name} {level} AS {self.wrap(expression)}" if level else super().cte_sql(expression)
 
     Parser = LadleParser
 

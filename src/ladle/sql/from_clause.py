@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from ladle.errors import (
     LadleError,
-    Position,
     SqlError,
     UnknownName,
     Unsupported,
@@ -28,15 +27,19 @@ from ladle.sql.bounds import window_of_stream
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
 from ladle.sql.names import mentioned_stream, unknown_relation
-from ladle.sql.parenthesised import without_parentheses
+from ladle.sql.parenthesised import as_derived_table, without_parentheses
 from ladle.sql.pivot import pivoted
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import GENERATORS, BindQuery, bind_expression, fix_now
 from ladle.sql.row_makers import column_names
 from ladle.sql.sample_clause import IN_THERE, OF_KEYS, refuse_sample, sample_of
 from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
+from ladle.sql.split import push_where
 from ladle.sql.trees import copied
+from ladle.sql.unpivot import unpivoted
+from ladle.sql.using_columns import merge_columns
 from ladle.sql.within import Mentions, window_on_rows
 
 if TYPE_CHECKING:
@@ -58,7 +61,8 @@ def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) ->
     from_ = node.args.get("from_")
     if from_ is not None:
         own = around if mentions is None else mentions.around(from_.this)
-        scope.add(_bind_relation(binder, from_.this, scope, own), None)
+        for relation in _bind_members(binder, from_.this, scope, own):
+            scope.add(relation, None)
     for join in node.args.get("joins") or ():
         _bind_join(binder, join, scope, around if mentions is None else mentions.around(join.this))
     parts = list(scope.relations)
@@ -66,6 +70,26 @@ def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) ->
         position = binder.source.of(lateral)
         scope.add(_bind_lateral(binder, lateral, scope, replace(around, within=())), position)
     return [] if mentions is None else mentions.conditions(parts, binder.scans)
+
+
+def _bind_members(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> list[Relation]:
+    """The relations of one member of FROM: a join in parentheses has several."""
+    if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Table) or node.args.get("pivots"):
+        return [_bind_relation(binder, node, scope, around)]
+    alias = node.args.get("alias")
+    if alias is not None:
+        _no_bracket(binder, alias.meta.get(BRACKET), "a join in parentheses")
+    inner = Scope(binder.source, scope.parent)
+    select = exp.Select(from_=exp.From(this=node.this), joins=node.this.args.pop("joins", None))
+    if within := bind_from(binder, select, inner, around):
+        select.set("where", exp.Where(this=exp.and_(*within)))
+    conditions_to_where(select)
+    if select.args.get("where") is not None:
+        push_where(select, inner, binder.scans)
+    found = as_derived_table(node, select, inner, scope.alias_for(node.alias or "_b"))
+    if alias is not None and alias.args.get("columns"):
+        found[0].fields = _named(binder, found[0].fields, alias.args["columns"], node.alias, node)
+    return found
 
 
 def _bind_relation(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> Relation:
@@ -111,14 +135,15 @@ def _bind_pivot(binder: Binder, node: exp.Expression, scope: Scope, around: Arou
     every = exp.Select(expressions=[exp.Star()], from_=exp.From(this=given))
     inner = replace(around, parent=scope.parent)
     tree, fields = binder.query(every, inner)
-    below = Relation("_p", (("_p",),), fields)
+    below = Relation("_p", ((node.alias_or_name.lower() or "_p",),), fields)
     rows = Scope(binder.source, scope.parent, [below])
     subquery = exp.Subquery(this=tree, alias=exp.TableAlias(this=exp.to_identifier("_p", quoted=True)))
 
     def bind(each: exp.Expression) -> exp.Expression:
         return bind_expression(each.copy(), rows, _bind_inner(binder, around))
 
-    select, names = pivoted(pivot, below, subquery, bind, binder.source)
+    written = unpivoted if pivot.args.get("unpivot") else pivoted
+    select, names = written(pivot, below, subquery, bind, binder.source)
     columns = unique_names(names)
     for projection, column in zip(select.expressions, columns, strict=True):
         projection.set("alias", exp.to_identifier(column, quoted=True))
@@ -129,8 +154,6 @@ def _bind_pivot(binder: Binder, node: exp.Expression, scope: Scope, around: Arou
 
 
 def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -> Relation:
-    if node.args.get("joins"):
-        raise joins_in_parentheses(binder.source.of(node))
     parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
     if not parts or len(parts) != len(node.parts):
         raise SqlError("FROM names a stream, table or query.", position=binder.source.of(node))
@@ -388,66 +411,31 @@ def _bind_lateral(binder: Binder, node: exp.Lateral, scope: Scope, around: Aroun
     return _bind_table_function(binder, node, node.this, scope, around)
 
 
-def joins_in_parentheses(position: Position | None) -> Unsupported:
-    """The error for a join whose right side is a join of its own."""
-    return Unsupported(
-        "Joins in parentheses are not part of Ladle's SQL beside outer joins and USING.",
-        hint="write a subquery: (SELECT ... FROM a JOIN b ON ...) AS t",
-        position=position,
-    )
-
-
 def _bind_join(binder: Binder, join: exp.Join, scope: Scope, around: Around) -> None:
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
     position = binder.source.of(join.this)
-    relation = _bind_relation(binder, join.this, scope, around)
+    if join.this.args.get("pivots"):
+        raise Unsupported(
+            "PIVOT and UNPIVOT behind a join are of the whole join in Spark, which is not part of Ladle's SQL.",
+            hint="write a subquery: JOIN (SELECT * FROM t PIVOT (...)) AS p",
+            position=position,
+        )
+    relations = _bind_members(binder, join.this, scope, around)
     before = list(scope.relations)
-    _merge_columns(binder, join, scope, relation, side)
-    scope.add(relation, position)
+    on = join.args.get("on")
+    merge_columns(join, scope, Scope(binder.source, relations=relations), side)
+    for relation in relations:
+        scope.add(relation, position)
     if side in ("RIGHT", "FULL"):
         for other in before:
             other.pushable = False
     if side in ("LEFT", "FULL") and kind not in ("SEMI", "ANTI"):
-        relation.pushable = False
-    if (on := join.args.get("on")) is not None:
+        for relation in relations:
+            relation.pushable = False
+    if on is not None:
         bind_expression(on, scope, _bind_inner(binder, around))
     if kind in ("SEMI", "ANTI"):
-        scope.relations.remove(relation)
-
-
-def _merge_columns(binder: Binder, join: exp.Join, scope: Scope, relation: Relation, side: str) -> None:
-    """USING and NATURAL as ON: what the unqualified name means afterwards depends on which side may be missing."""
-    using = [item.name for item in join.args.get("using") or ()]
-    if (join.args.get("method") or "").upper() == "NATURAL":
-        left = [name for name, _ in scope.star()]
-        right = {item.name.lower() for item in relation.fields}
-        using = [name for name in left if name.lower() in right]
-        join.set("method", None)
-        if not using:
-            join.set("kind", "CROSS")
-    if not using:
-        return
-    conditions = []
-    positions = join.args.get("using") or [exp.to_identifier(name) for name in using]
-    for name, identifier in zip(using, positions, strict=True):
-        left_column = scope.lookup([identifier])
-        if left_column is None:
-            raise scope.unknown_column([identifier])
-        hits = relation.find(name.lower())
-        if len(hits) != 1:
-            raise Scope(binder.source, relations=[relation]).unknown_column([identifier])
-        right_column = relation.column(hits[0])
-        conditions.append(exp.EQ(this=left_column.copy(), expression=right_column.copy()))
-        merged: exp.Expression = left_column
-        if side == "RIGHT":
-            merged = right_column
-        elif side == "FULL":
-            merged = exp.Anonymous(this="coalesce", expressions=[left_column, right_column])
-        if (join.args.get("kind") or "").upper() not in ("SEMI", "ANTI"):
-            scope.merged[name.lower()] = merged
-            scope.merged_names.setdefault(name.lower(), left_column.name)
-    join.set("using", None)
-    join.set("on", exp.and_(*conditions, copy=False))
+        scope.relations = before
 
 
 def _bind_inner(binder: Binder, around: Around) -> BindQuery:

@@ -23,6 +23,7 @@ from ladle.sql.function_calls import resolve_functions
 from ladle.sql.limits import too_deep
 from ladle.sql.names import Names
 from ladle.sql.ordered_aggregates import check_ordered
+from ladle.sql.parenthesised import without_unread_columns
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import fix_now
 from ladle.sql.scopes import SCAN, TABLE, Around, Field, ScanDraft, TableDraft
@@ -51,8 +52,9 @@ def bound(binder: Binder, query: exp.Expression) -> tuple[exp.Expression, tuple[
         ctes = [bind_shared(binder, read) for read in shared]
         done, fields = binder.query(tree, Around())
         if ctes:
-            before = done.args.get("with_")
-            done.set("with_", exp.With(expressions=[*ctes, *(before.expressions if before is not None else ())]))
+            before = done.args.get("with_") or exp.With(expressions=[])
+            before.set("expressions", [*ctes, *before.expressions])
+            done.set("with_", before)
     except RecursionError:
         raise too_deep() from None
     check_ordered(done, binder.source)
@@ -66,6 +68,7 @@ def finish(sql: str, binder: Binder, tree: exp.Expression) -> Plan:
     """The plan of a bound tree."""
     while isinstance(tree, exp.Subquery) and tree.is_wrapper:
         tree = tree.this
+    without_unread_columns(tree)
     drafted: list[ScanDraft | TableDraft] = [*binder.scans, *binder.tables]
     _part_aliases_from_columns(tree, {name.lower() for each in drafted for name in each.schema.arrow.names})
     scans, tables = _scans(binder, tree), _tables(binder.tables, tree)

@@ -52,6 +52,8 @@ class Relation:
     """Columns that can be named but are not part of `*`."""
     scan: int | None = None
     table: int | None = None
+    unlisted: frozenset[str] = frozenset()
+    """Columns, in lower case, that only a qualified name means: USING in parentheses made one column of two."""
     pushable: bool = True
     """Whether a condition of WHERE on it may be applied before the join."""
 
@@ -128,6 +130,7 @@ class Scope:
         hits = [
             (relation, item)
             for relation in self.relations
+            if names[0] not in relation.unlisted
             for item in relation.find(names[0])
             if not (item.plain and len(names) > 1)
         ]
@@ -151,7 +154,7 @@ class Scope:
         columns = [(self.merged_names[name], node.copy()) for name, node in self.merged.items()]
         for relation in self.relations:
             for item in relation.fields:
-                if item.name.lower() not in self.merged:
+                if item.name.lower() not in self.merged and item.name.lower() not in relation.unlisted:
                     columns.append((item.name, relation.column(item)))
         return columns
 
@@ -190,7 +193,9 @@ class Scope:
     def _owner(self, column: exp.Expression) -> Relation | None:
         """The relation that a column of a star is one of; None for what USING makes of two."""
         table = column.table if isinstance(column, exp.Column) else ""
-        return next((each for scope in self.chain() for each in scope.relations if each.alias == table), None)
+        same = [each for scope in self.chain() for each in scope.relations if each.alias == table]
+        # Relations of a join in parentheses have one alias.
+        return next((each for each in same if any(item.column == column.name for item in each.fields)), None)
 
     def relation(self, parts: Sequence[exp.Identifier]) -> Relation | None:
         """The relation that a qualifier means, here or around; or None."""
@@ -247,6 +252,14 @@ class Cte:
 
 
 @dataclass(frozen=True)
+class Recursion:
+    """A common table expression that reads itself: its name in the bound text, and as it is written."""
+
+    name: str
+    alias: exp.Expression
+
+
+@dataclass(frozen=True)
 class Around:
     """What a query sees of the queries around it."""
 
@@ -255,6 +268,8 @@ class Around:
     ctes: Mapping[str, Cte] = field(default_factory=dict)
     within: tuple[TimeWindow, ...] = ()
     """Windows that the times of the rows given here must be in."""
+    recursion: Recursion | None = None
+    """What the query itself is, if it is one."""
 
     def inside(self, scope: Scope) -> Around:
         """What a subquery of an expression sees of this."""

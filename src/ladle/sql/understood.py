@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from ladle.errors import LadleError, Position, SqlError, Unsupported
 from ladle.sql.conformant.datatypes import SPARK_TYPES, unknown_type
-from ladle.sql.dialect import BRACKET, NowBracket
+from ladle.sql.dialect import BRACKET, NowBracket, RecursionLevel
 from ladle.sql.dialect import WORDS as WRITTEN
 from ladle.sql.drafts import DeleteDraft, Draft, QueryDraft, UpdateDraft
 from ladle.sql.position import SourceText
@@ -53,7 +53,7 @@ _SYNTAX_TEXT = """
     TIMESTAMP_NTZ TINYINT TO TRAILING TRIM TRUE TRY_CAST UNBOUNDED UNION UNKNOWN UNPIVOT UPDATE USING VALUES
     VARCHAR VARIANT VIEW VOID WHEN WHERE WINDOW WITH WITHIN
 """
-_SYNTAX_PAIRS = ("GROUP BY", "ORDER BY", "PARTITION BY", "GROUPING SETS", "DISTRIBUTE BY", "SORT BY")
+_SYNTAX_PAIRS = ("GROUP BY", "ORDER BY", "PARTITION BY", "GROUPING SETS", "DISTRIBUTE BY", "SORT BY", "CLUSTER BY")
 _SYNTAX = frozenset((*_SYNTAX_TEXT.split(), *_SYNTAX_PAIRS))
 """Words that listed nodes are written with; DISTRIBUTE BY and SORT BY in OVER mean PARTITION BY and ORDER BY."""
 
@@ -167,6 +167,12 @@ def _check_tree(tree: exp.Expr, source: SourceText, tokens: Sequence[Token], fou
                 found[word] = found.get(word, 0) + (word not in _SYNTAX)
         elif kind is NowBracket:
             found["NOW"] = found.get("NOW", 0) + 1
+        elif kind is exp.Pivot and (nulls := node.args.get("include_nulls")) is not None:
+            word = "INCLUDE" if nulls else "EXCLUDE"
+            found[word] = found.get(word, 0) + 1
+        elif kind is RecursionLevel:
+            for word in ("MAX", "RECURSION", "LEVEL"):
+                found[word] = found.get(word, 0) + 1
         elif kind is exp.Union and node.args.get("by_name"):
             found["NAME"] = found.get("NAME", 0) + 1
         elif kind is exp.ColumnDef:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from ladle.sql.dialect import Bounds, NowBracket, RangeBracket, RowsBracket
+from ladle.sql.dialect import Bounds, NowBracket, RangeBracket, RecursionLevel, RowsBracket
 
 _Args = Mapping[str, str]
 
@@ -22,24 +22,29 @@ def _all(arguments: str, *classes: type[exp.Expr]) -> dict[type[exp.Expr], froze
 
 
 _QUERY = "with_ order limit offset bounds"
+_PLACED = "sort distribute cluster"
 
 _PIVOT = "default_on_null identify_pivot_strings prefixed_pivot_columns pivot_column_naming value_columns_first"
 """What the parser says of its own of every PIVOT."""
 
 HANDLED: Mapping[type[exp.Expr], frozenset[str]] = {
     # queries
-    **_all(f"{_QUERY} expressions distinct from_ joins laterals where group having windows qualify sort", exp.Select),
-    **_all(f"{_QUERY} this expression distinct by_name", exp.Union),
-    **_all(f"{_QUERY} this expression distinct", exp.Intersect, exp.Except),
+    **_all(
+        f"{_QUERY} {_PLACED} expressions distinct from_ joins laterals where group having windows qualify",
+        exp.Select,
+    ),
+    **_all(f"{_QUERY} {_PLACED} this expression distinct by_name", exp.Union),
+    **_all(f"{_QUERY} {_PLACED} this expression distinct", exp.Intersect, exp.Except),
     **_all(f"{_QUERY} this alias pivots", exp.Subquery),
     **_all(f"{_QUERY} expressions alias", exp.Values),
     **_all("expressions recursive", exp.With),
-    **_all("this alias", exp.CTE),
+    **_all("this alias level", exp.CTE),
+    **_all("this", RecursionLevel),
     **_all("begin end", Bounds),
     # clauses
     **_all("this", exp.From, exp.Where, exp.Having, exp.Qualify),
     **_all("expressions grouping_sets cube rollup all", exp.Group),
-    **_all("expressions", exp.Cube, exp.Rollup, exp.GroupingSets, exp.Order, exp.Sort),
+    **_all("expressions", exp.Cube, exp.Rollup, exp.GroupingSets, exp.Order, exp.Sort, exp.Distribute, exp.Cluster),
     **_all("this desc nulls_first", exp.Ordered),
     **_all("expression", exp.Limit, exp.Offset),
     **_all("direction count limit_options", exp.Fetch),
@@ -50,7 +55,7 @@ HANDLED: Mapping[type[exp.Expr], frozenset[str]] = {
     **_all("this expression kind", exp.Version),
     **_all("percent size bucket_numerator bucket_denominator seed", exp.TableSample),
     **_all("this columns", exp.TableAlias),
-    **_all(f"expressions fields alias unpivot columns {_PIVOT}", exp.Pivot),
+    **_all(f"expressions fields alias unpivot include_nulls columns {_PIVOT}", exp.Pivot),
     **_all("this alias", exp.PivotAlias),
     **_all("this on side kind using method", exp.Join),
     **_all("this view outer alias", exp.Lateral),
@@ -133,6 +138,7 @@ _AFTER_QUERY: _Args = {
     "having": "HAVING after a query in parentheses",
     "windows": "WINDOW after a query in parentheses",
 }
+_AFTER_SET: _Args = {name: word for name, word in _AFTER_QUERY.items() if name not in _PLACED.split()}
 _BY_NAME: _Args = {"by_name": "BY NAME", "side": "LEFT", "kind": "CORRESPONDING", "on": "ON"}
 _CAST: _Args = {"format": "FORMAT", "action": "this form of CAST", "default": "DEFAULT"}
 _TRY_CAST: _Args = {
@@ -144,16 +150,16 @@ _TRY_CAST: _Args = {
 
 REFUSED: Mapping[type[exp.Expr], _Args] = {
     exp.Select: {
-        **{name: word for name, word in _MODIFIERS.items() if name not in ("qualify", "sort")},
+        **{name: word for name, word in _MODIFIERS.items() if name not in ("qualify", *_PLACED.split())},
         "kind": "SELECT AS",
         "hint": "a hint",
         "into": "INTO",
         "operation_modifiers": "this form of SELECT",
         "exclude": "EXCLUDE",
     },
-    exp.Union: {**_AFTER_QUERY, **{name: word for name, word in _BY_NAME.items() if name != "by_name"}},
-    exp.Intersect: {**_AFTER_QUERY, **_BY_NAME},
-    exp.Except: {**_AFTER_QUERY, **_BY_NAME},
+    exp.Union: {**_AFTER_SET, **{name: word for name, word in _BY_NAME.items() if name != "by_name"}},
+    exp.Intersect: {**_AFTER_SET, **_BY_NAME},
+    exp.Except: {**_AFTER_SET, **_BY_NAME},
     exp.Subquery: {name: word for name, word in _AFTER_QUERY.items() if name != "pivots"},
     exp.Values: {"pivots": "PIVOT"},
     exp.With: {"search": "SEARCH", "cycle": "CYCLE", "udfs": "FUNCTION in WITH"},
@@ -161,11 +167,11 @@ REFUSED: Mapping[type[exp.Expr], _Args] = {
     exp.Group: {"totals": "WITH TOTALS"},
     exp.Order: {"this": "ORDER BY inside a call", "siblings": "ORDER SIBLINGS BY"},
     exp.Sort: {"this": "SORT BY inside a call", "siblings": "SORT SIBLINGS BY"},
+    exp.Distribute: {"this": "DISTRIBUTE BY inside a call", "siblings": "DISTRIBUTE SIBLINGS BY"},
     exp.Pivot: {
         "this": "this form of PIVOT",
         "using": "USING in PIVOT",
         "group": "GROUP BY in PIVOT",
-        "include_nulls": "NULLS in UNPIVOT",
         "into": "INTO in UNPIVOT",
         "with_": "WITH in PIVOT",
     },

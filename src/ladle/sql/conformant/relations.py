@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
+from ladle.sql.conformant.bounded_loops import is_recursive, recursion
 from ladle.sql.conformant.casts import cast, is_ordered
 from ladle.sql.conformant.expressions import condition, each_expression, expression, filtered, normalized
 from ladle.sql.conformant.folds import has_fold, outputs_of
@@ -108,10 +109,13 @@ def _with(tree: exp.Expr, scope: TypedScope) -> tuple[TypedScope, str]:
     clause = tree.args.get("with_")
     if clause is None:
         return scope, ""
-    if clause.args.get("recursive"):
-        raise NotConformant("a recursive CTE is not proven equal in DuckDB")
     texts: list[str] = []
     for cte in clause.expressions:
+        if clause.args.get("recursive") and is_recursive(cte):
+            text, table = recursion(cte, query, scope)
+            texts.append(text)
+            scope = replace(scope, tables={**scope.tables, table.name.lower(): table})
+            continue
         found = query(cte.this, scope)
         alias = cte.args["alias"]
         columns = _renamed(found.columns, alias)
@@ -119,7 +123,7 @@ def _with(tree: exp.Expr, scope: TypedScope) -> tuple[TypedScope, str]:
         texts.append(f"{quoted(alias.name)}({names}) AS ({found.sql})")
         tables = {**scope.tables, alias.name.lower(): NamedTable(alias.name, columns, found.may_raise)}
         scope = replace(scope, tables=tables)
-    return scope, f"WITH {', '.join(texts)} "
+    return scope, f"WITH {'RECURSIVE ' if clause.args.get('recursive') else ''}{', '.join(texts)} "
 
 
 def _renamed(columns: Columns, alias: exp.Expr | None) -> Columns:

@@ -22,6 +22,7 @@ def fragment(query: exp.Expression, around: NamedRelations, why: str) -> NodeRow
     labels = _spell_out(tree, around) if isinstance(tree, exp.Select) and is_rows(tree) else None
     inputs = _read(tree, around)
     _name_aliases(tree)
+    _name_common_tables(tree)
     text = tree.sql(DIALECT)
     uses_now = any(node.name == NOW for node in tree.find_all(exp.Placeholder))
     duckdb, columns = _translated(tree, inputs)
@@ -75,6 +76,17 @@ def _name_aliases(tree: exp.Expression) -> None:
     for identifier in [*aliases, *qualifiers]:
         if identifier is not None:
             identifier.set("this", numbered.get(identifier.name, identifier.name))
+
+
+def _name_common_tables(tree: exp.Expression) -> None:
+    """Number the common table expressions, whose names are unique in a bound text."""
+    numbered: dict[str, str] = {}
+    for cte in tree.find_all(exp.CTE):
+        numbered[cte.alias] = f"_w{len(numbered)}"
+        cte.args["alias"].set("this", exp.to_identifier(numbered[cte.alias], quoted=True))
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            table.this.set("this", numbered.get(table.name, table.name))
 
 
 def _translated(tree: exp.Expression, inputs: list[Node]) -> tuple[str | None, tuple[OutputColumn, ...]]:
