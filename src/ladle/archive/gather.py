@@ -62,16 +62,6 @@ class Pick(NamedTuple):
 NO_ROWS = Pick([], np.zeros(0, dtype=np.intp), 0, 0)
 
 
-class Rows(NamedTuple):
-    """Rows of a scan in arrival order."""
-
-    table: pa.Table
-    ids: npt.NDArray[np.int64]
-    """The tuples' ids."""
-    times: npt.NDArray[np.int64] | None
-    """Their timestamps, where they were asked for."""
-
-
 def collect(picks: Sequence[Pick], schema: pa.Schema) -> pa.Table:
     """The picked rows one after the other, as one table without chunks."""
     picks = [pick for pick in picks if pick.rows]

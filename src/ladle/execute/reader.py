@@ -14,13 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ladle.archive.cache import CachedColumn
-from ladle.archive.gather import NO_ROWS, Pick, Rows, collect
+from ladle.archive.gather import NO_ROWS, Pick, collect
 from ladle.archive.layout import EVERYTHING, NOTHING, Cut, Extent, Layout, Piece
 from ladle.archive.levels import HashLevel
 from ladle.archive.scan import Counts, Request, Scanner
 from ladle.catalog import Catalog, StreamState, TableState
 from ladle.catalog.store import Store
-from ladle.columns import to_numpy
 from ladle.execute.deadline import seconds_left
 from ladle.execute.said import said_of
 from ladle.execute.side_by_side import side_by_side
@@ -157,28 +156,6 @@ class Reader:
             # Without columns first: with them, few rows of many are taken out at once, and lose their numbers.
             for piece, pick in self._picks(few if waiting else block, extent, list(group), (), known_as):
                 yield piece, self._scanner(stream).with_columns(piece, pick, columns), waiting
-
-    def read_rows(
-        self, scan: Scan, extent: Extent, *, first_id: int = 0, next_id: int | None = None, timed: bool = False
-    ) -> Rows:
-        """The scan's rows with `first_id <= tuple id < next_id`, in arrival order, with their ids; `timed` adds their
-        timestamps.
-        """
-        stream = self._stream(scan.block)
-        extent = extent._replace(first_id=max(extent.first_id, first_id))
-        extent = extent if next_id is None else extent.arrived(next_id)
-        time = stream.schema.timestamp_column
-        added = (time,) if timed and time not in scan.columns else ()
-        names = (*scan.columns, *added)
-        found = [
-            # Without columns first: with them, few rows of many are taken out at once, and lose their numbers.
-            (piece.first_id + pick.places, self._scanner(stream).with_columns(piece, pick, names))
-            for piece, pick in self._picks(scan.block, extent, self.pieces(scan, extent), ())
-        ]
-        table = collect([pick for _, pick in found], stream.schema.select(names))
-        ids = np.concatenate([*(ids for ids, _ in found), np.zeros(0, dtype=np.int64)])
-        times = to_numpy(table.column(time).cast(pa.int64())) if timed else None
-        return Rows(table.drop_columns(list(added)) if added else table, ids, times)
 
     def has_rows(self, scan: Scan, extent: Extent) -> bool:
         """Whether the scan has rows in an extent that came or went; of a window of keys, whether any tuple is in it,
