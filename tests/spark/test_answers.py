@@ -338,7 +338,7 @@ def test_spark_reads_the_tuples_between_two_ids(tmp_path: Path, spark: SparkSess
             for first, last in [(0, None), (0, 0), (600, 600), (64, 150), *rng.integers(0, 950, (12, 2)).tolist()]:
                 begin_us = to_us(START) + int(rng.integers(-10, 900)) * 1_000_000
                 level = levels[int(rng.integers(len(levels)))] if last is not None else levels[1]
-                extent = Extent(begin_us, begin_us + 400_000_000, first, last, level)
+                extent = Extent(begin_us, begin_us + 400_000_000, first, last, level=level)
                 relation = FileRelation(reader.request(scan, extent), tuple(each.sql for each in scan.block.factors))
                 found = sorted(row["n"] for row in _frame(spark, relation).collect())
                 assert found == reader.read(scan, extent).column("n").to_pylist(), extent

@@ -33,7 +33,7 @@ while True:
         db.push("s", [{"t": "Robert"}], wait=True)
         break
     except KeyboardInterrupt:
-        print("interrupted", flush=True)
+        print("interrupted", "after" if db._pipeline.started else "while", "Spark started", flush=True)
         if sys.stdin.readline() != "again\\n":
             raise
 print(count(db, "s"), flush=True)
@@ -41,21 +41,27 @@ db.close()
 """
 
 
-def interrupt_start(process: subprocess.Popen[str], seconds: float) -> None:
-    """Ctrl-C that long after the first process of Spark's is seen. The program goes on, and has no JVM all the same."""
+def interrupt_start(process: subprocess.Popen[str], seconds: float) -> bool:
+    """Ctrl-C that long after the first process of Spark's is seen. The program goes on, and has no JVM all the same,
+    unless Spark had started by then: whether it had not.
+    """
     assert process.stdout is not None
     wait_until(lambda: len(in_session(process.pid)) > 1)
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
-    assert process.stdout.readline() == "interrupted\n"
-    wait_until(lambda: len(in_session(process.pid)) == 1)
+    said = process.stdout.readline()
+    assert said in ("interrupted while Spark started\n", "interrupted after Spark started\n")
+    in_time = "while" in said
+    if in_time:
+        wait_until(lambda: len(in_session(process.pid)) == 1)
+    return in_time
 
 
 def test_spark_starts_after_starts_that_were_interrupted(tmp_path: Path) -> None:
     process = start(STARTING, tmp_path / "warehouse")
     assert process.stdin is not None
     for seconds in (0.0, 1.0):
-        interrupt_start(process, seconds)
+        assert interrupt_start(process, seconds) or seconds
         process.stdin.write("again\n")
         process.stdin.flush()
     out, err = end(process)
@@ -63,9 +69,13 @@ def test_spark_starts_after_starts_that_were_interrupted(tmp_path: Path) -> None
 
 
 def test_a_program_that_ends_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> None:
-    process = start(STARTING, tmp_path / "warehouse")
-    interrupt_start(process, 2.0)
-    _, err = end(process)
+    for seconds in (2.0, 1.0, 0.5, 0.0):  # as late as this machine lets it be
+        process = start(STARTING, tmp_path / f"warehouse-{seconds}")
+        in_time = interrupt_start(process, seconds)
+        _, err = end(process)
+        if in_time:
+            break
+    assert in_time
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode in ENDED
 
@@ -113,7 +123,8 @@ while True:
     _, err = end(process)
     assert said == "pushing\n", err
     assert process.returncode in ENDED, err
-    assert err.count("Traceback") == 1, err
+    # One error, whatever Python was in the midst of.
+    assert err.count("Traceback") - err.count("During handling of the above exception") == 1, err
 
 
 def test_who_leaves_the_shell_while_work_goes_on_hears_nothing_of_it(tmp_path: Path) -> None:
