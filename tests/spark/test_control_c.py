@@ -53,7 +53,10 @@ def interrupt_start(process: subprocess.Popen[str], seconds: float) -> bool:
     assert said in ("interrupted while Spark started\n", "interrupted after Spark started\n")
     in_time = "while" in said
     if in_time:
-        wait_until(lambda: len(in_session(process.pid)) == 1)
+        try:
+            wait_until(lambda: len(in_session(process.pid)) == 1)
+        except AssertionError:
+            pytest.fail(f"left behind: {in_session(process.pid)}")
     return in_time
 
 
