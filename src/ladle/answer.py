@@ -31,7 +31,7 @@ class ResolvedWindow:
     begin: datetime | None
     end: datetime | None
     rows: int | None = None
-    """The size of a [ROWS n] window."""
+    """The size of a [ROWS n] window; of [PARTITION BY k ROWS n], how many rows each key has at most."""
 
 
 @dataclass(frozen=True)

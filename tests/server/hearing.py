@@ -10,7 +10,15 @@ from typing import Any
 
 import httpx
 
+from ladle import delta as deltas
+from ladle.formats.deltas import DeltaPiece, json_piece
+
 Delta = dict[str, Any]
+
+
+def json_delta(delta: deltas.Delta) -> dict[str, object]:
+    """A delta whole, of values that `encoded` has a form for."""
+    return json_piece(DeltaPiece(delta))
 
 
 def joined(pieces: Iterable[Delta]) -> Iterator[Delta]:

@@ -17,7 +17,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests.server.conftest import Serve
-from tests.server.hearing import Copy, Delta, bag, events, joined, messages, polled
+from tests.server.hearing import Copy, Delta, bag, events, joined, json_delta, messages, polled
 from tests.waiting import wait_until
 from websockets.sync.client import connect as connect_websocket
 
@@ -26,7 +26,7 @@ from ladle.client import RemoteDatabase, SocketTransport
 from ladle.connection import serve as serve_socket
 from ladle.delta import OUT, Moment, change_rows
 from ladle.engine import Database
-from ladle.formats.deltas import PIECE_BYTES, json_delta, json_pieces
+from ladle.formats.deltas import PIECE_BYTES, json_pieces
 from ladle.protocols.http import hub
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from tests.server.conftest import Serve, as_user, code_of
-from tests.server.hearing import events, polled
+from tests.server.hearing import events, json_delta, polled
 from tests.waiting import wait_until
 
 import ladle
@@ -32,7 +32,7 @@ from ladle.delta import ChangeOptions, Delta, change_rows
 from ladle.engine import Database
 from ladle.errors import Unreachable
 from ladle.formats import deltas
-from ladle.formats.deltas import PIECE_BYTES, Deltas, json_delta
+from ladle.formats.deltas import PIECE_BYTES, Deltas
 from ladle.pipeline.datasource import _Between, _Options, _StreamReader
 from ladle.protocols import wire
 from ladle.protocols.http.pages import AnswerPages

@@ -1,4 +1,4 @@
-"""Entries and checkpoints of versions before 0.2: their queries came with bound plans, and blocks had ids of the log.
+"""Entries and checkpoints of older versions: their queries came with bound plans, and blocks had ids of the log.
 
 Of a plan as it was bound then, the names that its text mentions are taken, and the schema that Spark told; the text is
 bound again. Streams, tables and functions share a sequence of ids with the blocks of that time. So which of these an

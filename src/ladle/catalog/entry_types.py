@@ -1,7 +1,7 @@
 """What the log's entries have, kind by kind. `ladle.catalog.entries` makes them, `ladle.catalog.snapshot` applies them.
 
 Fields that only newer versions write are `NotRequired`. Entries with which queries come have no declaration: of these
-there are three forms, two of them from before 0.2.
+there are three forms, two of them of older versions.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Reader:
     def extent(self, scan: Scan, now_us: int | None, streams: Sequence[str]) -> Extent:
         """The scan's window at NOW, cut to what the stream retains; `streams` are all that are read with it."""
         stream = self._stream(scan.block)
-        return self.extent_of(scan.window, stream, now_us, streams)._replace(level=_level(scan, stream))
+        return _sampled(self.extent_of(scan.window, stream, now_us, streams), scan, stream)
 
     def extent_of(self, window: Window, stream: StreamState, now_us: int | None, streams: Sequence[str]) -> Extent:
         """Which tuples of a stream a window has, at a NOW."""
@@ -86,7 +86,7 @@ class Reader:
         retention.
         """
         stream, window = self._stream(scan.block), scan.window
-        extent = self._extent(window, now_us, clock_us, floor_us).arrived(next_id)._replace(level=_level(scan, stream))
+        extent = _sampled(self._extent(window, now_us, clock_us, floor_us).arrived(next_id), scan, stream)
         if now_us is None or not isinstance(window, RowsWindow):
             return extent
         return extent._replace(first_id=self._first_id_as_of(stream, window.rows, now_us, floor_us, next_id))
@@ -443,6 +443,8 @@ class Reader:
         return stream
 
 
-def _level(scan: Scan, stream: StreamState) -> HashLevel | None:
-    """Which of its stream's tuples a scan has a sample of."""
-    return None if scan.sample is None else HashLevel.of(stream.id, scan.sample.share, scan.sample.seed)
+def _sampled(extent: Extent, scan: Scan, stream: StreamState) -> Extent:
+    """What a scan has of an extent, if TABLESAMPLE says less than all."""
+    if scan.sample is None:
+        return extent
+    return extent._replace(level=HashLevel.of(stream.id, scan.sample.share, scan.sample.seed))

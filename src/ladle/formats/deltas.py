@@ -109,11 +109,6 @@ def cut_all(deltas: Deltas, written: Callable[[list[DeltaPiece]], _T], size: Cal
         yield made
 
 
-def json_delta(delta: Delta) -> dict[str, object]:
-    """A delta whole, of values that `encoded` has a form for."""
-    return json_piece(DeltaPiece(delta))
-
-
 def json_piece(piece: DeltaPiece) -> dict[str, object]:
     """A piece, of values that `encoded` has a form for."""
     delta = piece.delta

@@ -259,8 +259,9 @@ class _AnswerReader(DataSourceReader):
 
 
 Offset: TypeAlias = JsonFields
-"""Where a stream of Spark's is, as Spark keeps it."""
-"""`{"position": text}`; of older checkpoints, and where a program says so, `{"epoch": number}`."""
+"""Where a stream of Spark's is, as Spark keeps it: `{"position": text}`; of older checkpoints, and where a program says
+so, `{"epoch": number}`.
+"""
 
 
 @dataclass

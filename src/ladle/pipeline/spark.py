@@ -64,9 +64,9 @@ _REPLY = pa.schema([("reply", pa.string())])
 _GROUP = "spark.jobGroup.id"
 _VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 _WORK = "ladle.work"
+"""The property of a job that says what is to be done."""
 _SOME_TIME_US = 1 << 50
 """What Spark is shown a query with: no answer has it."""
-"""The property of a job that says what is to be done."""
 _LAST_BREATH_SECONDS_MAX = 2.0
 
 Result = TypeVar("Result")

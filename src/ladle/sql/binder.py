@@ -34,6 +34,7 @@ from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scop
 from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
 from ladle.sql.split import push_where
+from ladle.sql.trees import aliased
 from ladle.sql.window_groups import Windows, check_time_windows, grouped_windows, name_windows
 from ladle.sql.within import no_time, refuse_rows_of_many
 
@@ -223,7 +224,7 @@ class Binder:
         without_places(node, lambda each: self._expression(each, seen, around, aliases), self.source)
         node.set(
             "expressions",
-            [_aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)],
+            [aliased(tree, item.column) for (_, tree), item in zip(projections, fields, strict=True)],
         )
         return self._order_select(node, scope, around, projections, fields, windows), fields
 
@@ -386,7 +387,7 @@ class Binder:
         scope = self._outputs(fields)
         relation = scope.relations[0]
         outer.set("from_", exp.From(this=_derived(node, "_o")))
-        outer.set("expressions", [_aliased(relation.column(item), item.column) for item in fields])
+        outer.set("expressions", [aliased(relation.column(item), item.column) for item in fields])
         for item in outer.args["order"].expressions:
             if not _is_ordinal(item.this):
                 self._expression(item.this, scope, around)
@@ -447,17 +448,13 @@ class Binder:
                 position=position,
             )
         relation = Relation("_n", (("_n",),), others)
-        columns = [_aliased(relation.column(found[name]), found[name].column) for name in names]
+        columns = [aliased(relation.column(found[name]), found[name].column) for name in names]
         outer = exp.Select(expressions=columns, from_=exp.From(this=_derived(right, "_n")))
         return outer, tuple(found[name] for name in names)
 
 
 def _fields(names: Sequence[str]) -> tuple[Field, ...]:
     return tuple(Field(name, unique) for name, unique in zip(names, unique_names(names), strict=True))
-
-
-def _aliased(tree: exp.Expression, name: str) -> exp.Alias:
-    return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
 
 
 def _derived(node: exp.Expression, alias: str) -> exp.Subquery:

@@ -68,6 +68,7 @@ _OWN_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR"
 
 _WINDOW_TOKENS = {TokenType.BEGIN, TokenType.END}
 _WINDOW_WORDS = _WINDOW_TOKENS | {TokenType.RANGE, TokenType.ROWS, TokenType.PARTITION_BY}
+_KEYED = "write columns, and how many rows of each key: [PARTITION BY symbol ROWS 3]"
 _BRACKETS = "[RANGE interval], [ROWS n], [PARTITION BY column ROWS n], [BEGIN b END e] or [NOW]"
 
 
@@ -283,6 +284,10 @@ class LadleParser(StatementParser):
         else:
             self._refuse(f"{_BRACKETS} after a stream")
         if not self._match(TokenType.R_BRACKET):
+            if isinstance(node, NowBracket):
+                self.error_hint = "write [RANGE 10 MINUTES], or [BEGIN NOW - INTERVAL 10 MINUTES END NOW]"
+            elif self._match(TokenType.PARTITION_BY, advance=False):
+                self.error_hint = _KEYED
             self._refuse("]")
         return node.update_positions(start)
 
@@ -292,6 +297,7 @@ class LadleParser(StatementParser):
 
     def _parse_rows(self, columns: list[exp.Expression]) -> RowsBracket:
         if not self._match(TokenType.ROWS):
+            self.error_hint = _KEYED
             self._refuse("ROWS and their number")
         if not self._match(TokenType.NUMBER):
             self._refuse("a number of rows after ROWS")

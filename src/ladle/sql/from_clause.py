@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from ladle.errors import (
     LadleError,
+    Position,
     SqlError,
     UnknownName,
     Unsupported,
@@ -187,7 +188,8 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         within = around.within
         if bracket is not None:
             within = (*within, window_on_rows(bracket, binder.source))
-        relation, target = _inline(binder, query[0], past, within, alias, qualifiers)
+        position = binder.source.of(bracket)
+        relation, target = _inline(binder, query[0], past, within, alias, qualifiers, position)
     else:
         raise _unknown_relation(binder, names, parts[0])
     columns = alias_node.args.get("columns") if alias_node is not None else None
@@ -261,6 +263,7 @@ def _inline(
     within: tuple[TimeWindow, ...],
     alias: str,
     qualifiers: Qualifiers,
+    position: Position | None,
 ) -> tuple[Relation, exp.Expression]:
     binder.queries[name] = None
     read = Read(name.lower(), past)
@@ -268,7 +271,7 @@ def _inline(
     if known is not None:
         target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
         return Relation(alias, qualifiers, known.fields), target
-    tree, fields = _bind_below(binder, binder.below[read], within)
+    tree, fields = _bind_below(binder, binder.below[read], within, position)
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
@@ -282,8 +285,9 @@ def bind_shared(binder: Binder, read: Read) -> exp.CTE:
 
 
 def _bind_below(
-    binder: Binder, below: Below, within: tuple[TimeWindow, ...] = ()
+    binder: Binder, below: Below, within: tuple[TimeWindow, ...] = (), position: Position | None = None
 ) -> tuple[exp.Expression, tuple[Field, ...]]:
+    """A standing query where it is read. `position` is that of the window which is written there."""
     name = below.name
     inner = binder.inlined(below)
     try:
@@ -291,7 +295,8 @@ def _bind_below(
         resolve_functions(written, inner.names, inner.source, binder.functions)
         tree, fields = inner.query(written, Around(within=within))
     except LadleError as error:
-        raise type(error)(f"In the standing query '{name}': {error.message}", hint=error.hint) from error
+        message = f"In the standing query '{name}': {error.message}"
+        raise type(error)(message, hint=error.hint, position=position) from error
     return tree if below.past is None else with_now(tree, below.past, binder.nows), fields
 
 
@@ -463,12 +468,19 @@ def _table_alias(alias: str, fields: tuple[Field, ...]) -> exp.TableAlias:
     )
 
 
-def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str, hint: str | None = None) -> None:
+def _no_bracket(binder: Binder, bracket: exp.Expression | None, what: str, hint: str = IN_THERE) -> None:
     if bracket is not None:
         raise SqlError(f"A window bounds a stream, and this is {what}.", hint=hint, position=binder.source.of(bracket))
 
 
 def _unknown_relation(binder: Binder, names: list[str], node: exp.Expression) -> UnknownName:
+    """The error for a name that nothing in FROM has."""
     known = binder.names
     kinds = {"Streams": known.stream_names(), "Tables": known.table_names(), "Queries": known.query_names()}
-    return unknown_relation("stream, table or query", ".".join(names), kinds, binder.source.of(node))
+    error = unknown_relation("stream, table or query", ".".join(names), kinds, binder.source.of(node))
+    around = node.find_ancestor(exp.CTE)
+    while around is not None:
+        if len(names) == 1 and around.alias.lower() == names[0].lower():
+            error.hint = "a common table expression that reads itself begins with WITH RECURSIVE"
+        around = around.find_ancestor(exp.CTE)
+    return error

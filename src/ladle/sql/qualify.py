@@ -14,6 +14,7 @@ from sqlglot import exp
 from ladle.errors import SqlError, Unsupported
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import has_aggregate
+from ladle.sql.trees import aliased, wrapped
 
 _KEPT = "_qualify"
 _ORDER = "_order"
@@ -31,19 +32,15 @@ def without_qualify(node: exp.Select, source: SourceText) -> exp.Select:
             position=position,
         )
     node.set("qualify", None)
-    outer = exp.Select()
-    for key in ("distinct", "order", "limit", "offset", "with_"):
-        if (value := node.args.get(key)) is not None:
-            node.set(key, None)
-            outer.set(key, value)
-    hidden = [_aliased(condition, _KEPT)]
+    outer = wrapped(node)
+    hidden = [aliased(condition.copy(), _KEPT)]
     if outer.args.get("order") is not None and outer.args.get("distinct") is None:
         named = {each.alias.lower() for each in node.expressions if isinstance(each, exp.Alias)}
         for number, item in enumerate(outer.args["order"].expressions):
             if _is_output(item.this, named):
                 continue
             name = f"{_ORDER}{number}"
-            hidden.append(_aliased(item.this, name))
+            hidden.append(aliased(item.this.copy(), name))
             item.set("this", exp.column(name))
     node.set("expressions", [*node.expressions, *hidden])
     star = exp.Star(except_=[exp.to_identifier(each.alias) for each in hidden])
@@ -91,7 +88,3 @@ def _is_output(node: exp.Expr, named: set[str]) -> bool:
     if isinstance(node, exp.Literal) or (isinstance(node, exp.Var) and node.name.upper() == "ALL"):
         return True
     return isinstance(node, exp.Column) and not node.table and node.name.lower() in named
-
-
-def _aliased(node: exp.Expr, name: str) -> exp.Alias:
-    return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))

@@ -20,6 +20,7 @@ from ladle.sql.naming import output_name
 from ladle.sql.position import SourceText
 from ladle.sql.resolve import GENERATORS, has_aggregate
 from ladle.sql.scopes import NAME, SCAN, TABLE
+from ladle.sql.trees import aliased, wrapped
 
 if TYPE_CHECKING:
     from ladle.sql.binder import Binder
@@ -68,11 +69,7 @@ def over_groups(select: exp.Select, item: exp.Expr, source: SourceText) -> exp.S
     assert found is not None
     call, _ = found
     _refuse_positions(select, select.expressions.index(item) + 1, source)
-    outer = exp.Select()
-    for key in ("distinct", "order", "limit", "offset", "with_"):
-        if (value := select.args.get(key)) is not None:
-            select.set(key, None)
-            outer.set(key, value)
+    outer = wrapped(select)
     for each in outer.args["order"].expressions if outer.args.get("order") is not None else ():
         if has_aggregate(each):
             raise Unsupported(
@@ -90,11 +87,11 @@ def over_groups(select: exp.Select, item: exp.Expr, source: SourceText) -> exp.S
         name = each.alias if isinstance(each, exp.Alias) else output_name(each)
         inside = name if name.lower() not in taken else f"{_BELOW}_{len(taken)}"
         taken.add(name.lower())
-        named = isinstance(each, exp.Alias) and inside == name
-        below.append(each if named else _aliased(each.unalias(), inside))
-        above.append(_aliased(exp.column(exp.to_identifier(inside, quoted=True)), name))
+        kept = isinstance(each, exp.Alias) and inside == name
+        below.append(each if kept else aliased(each.unalias(), inside))
+        above.append(aliased(exp.column(exp.to_identifier(inside, quoted=True)), name))
     constant = [isinstance(each, exp.Literal | exp.Null | exp.Boolean) for _, each in arguments]
-    below += [_aliased(each, name) for (name, each), still in zip(arguments, constant, strict=True) if not still]
+    below += [aliased(each, name) for (name, each), still in zip(arguments, constant, strict=True) if not still]
     at = select.expressions.index(item)
     call.set(
         "expressions",
@@ -121,10 +118,6 @@ def _refuse_positions(select: exp.Select, place: int, source: SourceText) -> Non
         )
 
 
-def _aliased(node: exp.Expr, name: str) -> exp.Alias:
-    return exp.Alias(this=node, alias=exp.to_identifier(name, quoted=True))
-
-
 def column_names(binder: Binder, call: exp.Anonymous, given: Sequence[str], position: Position | None) -> list[str]:
     """The names of the columns that a bound call makes: those that are given, else Spark's."""
     own = _own_names(binder, call, len(given), position)
@@ -132,6 +125,7 @@ def column_names(binder: Binder, call: exp.Anonymous, given: Sequence[str], posi
         raise SqlError(
             f"{call.name.lower()} makes {len(own)} column{'s' * (len(own) != 1)} here, and {len(given)} "
             f"{'are' if len(given) != 1 else 'is'} named.",
+            hint=f"name each of them, like AS ({', '.join(own)})",
             position=position,
         )
     return list(given) or own

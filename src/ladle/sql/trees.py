@@ -1,4 +1,6 @@
-"""Trees of the parser, as large as users make them: copied in one pass, and chains of operands made shallow."""
+"""Trees of the parser, as large as users make them: copied in one pass, chains of operands made shallow, SELECTs
+put around others.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +43,21 @@ def copied(tree: Node) -> Node:
             else:
                 copy.args[key] = value
     return root
+
+
+def aliased(tree: exp.Expr, name: str) -> exp.Alias:
+    """An expression of a SELECT list, with the name of its column."""
+    return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
+
+
+def wrapped(select: exp.Select) -> exp.Select:
+    """An empty SELECT to go around another, which takes over what the whole of it says."""
+    outer = exp.Select()
+    for key in ("distinct", "order", "limit", "offset", "with_"):
+        if (value := select.args.get(key)) is not None:
+            select.set(key, None)
+            outer.set(key, value)
+    return outer
 
 
 def _adopt(parent: exp.Expr, key: str, child: exp.Expr, place: int | None) -> None:

@@ -299,6 +299,8 @@ def _refusal(
         hint = "set operations match columns by position: select them in the same order on both sides"
     if what == "ORDER BY inside a call":
         hint = "values have an order in array_agg, string_agg, first and last"
+    if what == "PIVOT here":
+        hint = "it stands after one relation: write a subquery, FROM (SELECT ...) PIVOT (...)"
     position = _position(what, node, source, tokens)
     return Unsupported(f"{what[0].upper()}{what[1:]} is not part of Ladle's SQL.", hint=hint, position=position)
 

@@ -200,4 +200,5 @@ def only(tree: exp.Expr, parts: frozenset[str]) -> None:
     """Refuse a node that has other parts than these."""
     for part, value in tree.args.items():
         if value and part not in parts:
-            raise NotConformant(f"{part.rstrip('_').upper().replace('_', ' ')} is not proven equal in DuckDB")
+            words = "LATERAL VIEW" if part == "laterals" else part.rstrip("_").upper().replace("_", " ")
+            raise NotConformant(f"{words} is not proven equal in DuckDB")
