@@ -66,6 +66,16 @@ QUERIES = {
         "WITH x AS (SELECT n, k FROM s) SELECT x.n FROM x WHERE x.n NOT IN (SELECT y.n FROM x AS y WHERE y.k = 1)",
         "SELECT n, at FROM s WHERE n NOT IN (SELECT n FROM s WHERE k = 1 AND at <= $now)",
     ),
+    "shadowed": ("WITH s AS (SELECT n, k FROM s WHERE k = 1) SELECT n FROM s", "SELECT n, at FROM s WHERE k = 1"),
+    "with_two": (
+        "WITH x AS (SELECT n, k FROM s) SELECT n FROM (WITH x AS (SELECT n FROM x WHERE k = 1) SELECT n FROM x) y",
+        "SELECT n, at FROM s WHERE k = 1",
+    ),
+    "with_bounds": (
+        "WITH x AS (SELECT n, k FROM s) SELECT n FROM"
+        " (SELECT n FROM x WHERE k IN (SELECT k FROM r) BEGIN NOW - INTERVAL 3 SECONDS END NOW) y",
+        "SELECT n, at FROM s WHERE k IN (SELECT k FROM r WHERE at > $now - INTERVAL 3 SECONDS AND at <= $now)",
+    ),
     "semi": (
         "SELECT n FROM s LEFT SEMI JOIN r ON s.n = r.m",
         "SELECT n, at FROM s WHERE n IN (SELECT m FROM r WHERE at <= $now)",
@@ -221,6 +231,50 @@ def test_windows_by_key_in_every_mode(open_db: Open, chance: random.Random) -> N
             assert rows_of(db.sql(f"SELECT * FROM {name}_none VERSION AS OF {entry}").table) == rows
 
 
+@pytest.mark.parametrize("own", ["VERSION AS OF {entry}", "TIMESTAMP AS OF '2023-11-14 12:00:10'"])
+def test_now_in_a_window_is_that_of_its_mention(db: Database, own: str) -> None:
+    """Also where the query reads something at another moment."""
+    for text in STREAMS:
+        db.sql(text)
+    entries = []
+    for number in range(20):
+        db.push("r", [{"m": number, "k": 0, "at": at(number)}], wait=True)
+        db.push("s", [{"n": number, "k": 0, "at": at(number)}], wait=True)
+        entries.append(db.catalog.seq)
+    own = own.format(entry=entries[10])
+    db.sql("CREATE QUERY plain AS SELECT n FROM s")
+    texts = (
+        f"SELECT n FROM s {own}",
+        f"SELECT n FROM s {own} [ROWS 100]",
+        f"SELECT n FROM plain {own}",
+        f"SELECT n FROM s {own} JOIN r {own} ON n = m",
+        f"WITH x AS (SELECT n FROM plain {own}) SELECT n FROM x",
+    )
+    for number, text in enumerate(texts):
+        db.sql(f"CREATE QUERY q{number} AS {text}")
+        db.sql(f"CREATE QUERY over{number} AS SELECT n FROM q{number} [RANGE 12 SECONDS]")
+        assert values(db.sql(f"SELECT n FROM q{number} [RANGE 4 SECONDS]")) == [], text
+        assert sorted(values(db.sql(f"SELECT n FROM q{number} [RANGE 12 SECONDS]"))) == [8, 9, 10], text
+        past = f"VERSION AS OF {entries[13]}"
+        assert sorted(values(db.sql(f"SELECT n FROM q{number} {past} [RANGE 5 SECONDS]"))) == [9, 10], text
+        assert sorted(values(db.sql(f"SELECT n FROM over{number} {past}"))) == list(range(2, 11)), text
+
+
+def test_what_is_read_often_within_a_window_is_bound_once(db: Database) -> None:
+    for text in STREAMS:
+        db.sql(text)
+    db.push("s", [{"n": number, "k": 0, "at": at(number)} for number in range(10)], wait=True)
+    db.sql("CREATE QUERY q0 AS SELECT n FROM s")
+    for number in range(1, 31):
+        db.sql(f"CREATE QUERY q{number} AS SELECT a.n FROM q{number - 1} a SEMI JOIN q{number - 1} b ON a.n = b.n")
+        db.sql(f"CREATE QUERY u{number} AS SELECT n FROM q{number - 1} UNION SELECT n FROM q{number - 1}")
+    for name in ("q30", "u30"):
+        assert sorted(values(db.sql(f"SELECT n FROM {name} [RANGE 3 SECONDS]"))) == [7, 8, 9]
+    ctes = ", ".join(f"x{each} AS (SELECT n FROM x{each - 1} UNION SELECT n FROM x{each - 1})" for each in range(1, 31))
+    db.sql(f"CREATE QUERY w AS WITH x0 AS (SELECT n FROM s), {ctes} SELECT n FROM x30")
+    assert sorted(values(db.sql("SELECT n FROM w [RANGE 3 SECONDS]"))) == [7, 8, 9]
+
+
 def test_a_key_that_retention_lets_go_of(open_db: Open, clock: ManualClock) -> None:
     db = open_db(grace_seconds=0.0)
     db.sql("CREATE STREAM s (n INT, k INT, at TIMESTAMP) TIMESTAMP BY at RETAIN INTERVAL 10 SECONDS")
@@ -252,6 +306,10 @@ def test_a_key_that_retention_lets_go_of(open_db: Open, clock: ManualClock) -> N
         ("SELECT n FROM s EXCEPT ALL SELECT m FROM r", "compares it"),
         ("SELECT k, name FROM c", "it reads no stream"),
         ("SELECT n FROM s UNION ALL SELECT 1", "it reads no stream"),
+        (
+            "SELECT s.n, l.m FROM s, LATERAL (SELECT m FROM r WHERE r.k = s.k) l",
+            "it joins what subqueries give",
+        ),
         ("SELECT d.n, r.m FROM (SELECT n FROM s) d JOIN r ON d.n = r.m", "it joins what subqueries give"),
         ("SELECT * FROM (SELECT k, n FROM s) PIVOT (sum(n) FOR k IN (1, 2))", "it groups its rows"),
     ],

@@ -116,11 +116,13 @@ class Catalog:
 
     def stream(self, name: str) -> StreamState | None:
         """A stream by name; `trades.quarantine` is the quarantine of `trades`."""
-        base, dot, part = name.lower().partition(".")
-        stream = self.streams.get(base)
-        if stream is None or not dot:
-            return stream
-        return stream.quarantine if part == "quarantine" else None
+        lowered = name.lower()
+        stream = self.streams.get(lowered)
+        if stream is None and "." in lowered:
+            base, _, part = lowered.partition(".")
+            whole = self.streams.get(base)
+            return whole.quarantine if whole is not None and part == "quarantine" else None
+        return stream
 
     def all_streams(self) -> Iterator[StreamState]:
         """The streams and their quarantines."""
@@ -129,12 +131,14 @@ class Catalog:
             if stream.quarantine is not None:
                 yield stream.quarantine
 
-    def now_us(self, streams: Iterable[str], wall_us: int) -> int | None:
+    def now_us(self, streams: Sequence[str], wall_us: int) -> int | None:
         """NOW of a query over these streams; None while it is undefined: none of those with a time of their own
         was ever active.
 
         Where all are stamped on arrival it is the wall clock, or the last stamp if the wall clock was set back.
         """
+        if len(streams) == 1 and (only := self.stream(streams[0])) is not None and only.event_time:
+            return None if only.clock_at is None else only.clock_at.clock_us
         found = [stream for name in streams if (stream := self.stream(name)) is not None]
         if not any(stream.event_time for stream in found):
             return max([wall_us, *(stream.clock_us for stream in found if stream.clock_us is not None)])

@@ -10,8 +10,8 @@ import logging
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Container
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from ladle.archive.cache import SegmentCache
@@ -50,6 +50,22 @@ _CLOSING_FRACTION = 0.05
 """The same when the database is closed, and has time: opening it is faster then."""
 
 MakeEntry = Callable[[Catalog], Entry | None]
+
+
+class _Pin:
+    """Holds a snapshot while a block of code runs. Every answer has one, so it is no generator."""
+
+    __slots__ = ("_catalog", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __enter__(self) -> Catalog:
+        self._catalog = self._store._pinned()
+        return self._catalog
+
+    def __exit__(self, *_: object) -> None:
+        self._store._unpin(self._catalog)
 
 
 class Store:
@@ -101,23 +117,24 @@ class Store:
             raise Closed
         return self._catalog
 
-    @contextmanager
-    def pin(self) -> Iterator[Catalog]:
+    def pin(self) -> AbstractContextManager[Catalog]:
         """The newest snapshot, whose files stay while it is used."""
-        if self._lease is None:
-            with self._lock:
-                catalog = self.catalog
-                self._pins[catalog.seq] += 1
-        else:
-            catalog = self._pin_as_reader()
-        try:
-            yield catalog
-        finally:
-            with self._lock:
-                self._pins[catalog.seq] -= 1
-                if not self._pins[catalog.seq]:
-                    del self._pins[catalog.seq]
-                self._move_lease()
+        return _Pin(self)
+
+    def _pinned(self) -> Catalog:
+        if self._lease is not None:
+            return self._pin_as_reader()
+        with self._lock:
+            catalog = self.catalog
+            self._pins[catalog.seq] += 1
+            return catalog
+
+    def _unpin(self, catalog: Catalog) -> None:
+        with self._lock:
+            self._pins[catalog.seq] -= 1
+            if not self._pins[catalog.seq]:
+                del self._pins[catalog.seq]
+            self._move_lease()
 
     def _pin_as_reader(self) -> Catalog:
         """It holds everything before it looks at the log, and only then what it found there: whatever the writer

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from operator import itemgetter
 from weakref import WeakValueDictionary
@@ -116,20 +117,13 @@ class Aggregates:
 
     def _one(self, ask: Ask, reader: Reader) -> pa.Table | None:
         prepared = ask.prepared
-
-        def fold(_: int, matches: Matches, vectors: _Vectors) -> Strips:
-            wanted = [
-                (name, fold, None if column is None else vectors[column]) for fold, name, column, *_ in prepared.folds
-            ]
-            return fold_strips(wanted, matches)
-
         for _ in range(_ATTEMPTS):
             with self._lock:
                 numbers = self._numbers(ask)
             if numbers is not None:
                 return pa.Table.from_arrays([finish(numbers) for finish in prepared.finishers], schema=prepared.schema)
             try:
-                self._load(ask, reader, prepared.columns, fold)
+                self._load(ask, reader, prepared.columns, partial(_folded_strips, prepared))
             except EvaluationError:
                 # A tuple outside the window may be what raised; only those inside count.
                 return None
@@ -449,6 +443,11 @@ def _stream(prepared: Prepared, catalog: Catalog) -> StreamState:
 def _groups_key(ask: Ask) -> GroupsKey:
     aggregate = ask.prepared.aggregate
     return (ask.block_id, _key_columns(aggregate), aggregate.names)
+
+
+def _folded_strips(prepared: Prepared, _: int, matches: Matches, vectors: _Vectors) -> Strips:
+    wanted = [(name, fold, None if column is None else vectors[column]) for fold, name, column, *_ in prepared.folds]
+    return fold_strips(wanted, matches)
 
 
 def _asked_groups(ask: Ask) -> tuple[object, ...]:

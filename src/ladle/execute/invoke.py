@@ -86,7 +86,7 @@ class Invoker:
             table,
             catalog.epoch,
             to_datetime(wall_us if now_us is None else now_us),
-            tuple(resolved(scan, extent) for scan, extent in zip(plan.scans, extents, strict=True)),
+            tuple(map(resolved, plan.scans, extents)),
             time.perf_counter() - started,
             entry=catalog.seq,
         )

@@ -15,6 +15,8 @@ from ladle.sql.names import Names
 from ladle.sql.position import SourceText
 
 _ENTRY_MAX = (1 << 63) - 1
+_OUTER = "ladle_outer_now"
+"""Key in the `meta` of a NOW that is the statement's, also inside of what is read as of a moment."""
 
 
 def past_of(
@@ -65,20 +67,27 @@ def refuse_past(table: exp.Expression, source: SourceText, what: str) -> None:
         )
 
 
+def now_of(past: AsOf | None, nows: dict[str, AsOf]) -> exp.Expression:
+    """NOW of a moment, wherever it is written: that of the statement stays it in queries that are read at another."""
+    if past is None:
+        now = exp.Placeholder(this=NOW)
+        now.meta[_OUTER] = True
+        return now
+    if past.us is None:
+        nows[past.parameter] = past
+        # Spark takes a NULL without a type for another one: what is less an interval is an interval then.
+        return exp.cast(exp.Placeholder(this=past.parameter), "timestamp")
+    text = to_datetime(past.us).isoformat(" ", "microseconds").removesuffix("+00:00")
+    return exp.cast(exp.Literal.string(text), "timestamp")
+
+
 def with_now(tree: exp.Expression, past: AsOf, nows: dict[str, AsOf]) -> exp.Expression:
     """What a standing query computes of NOW, at the NOW that it is read at: a time is a constant, and NOW as of an
     entry a parameter, which `nows` is told.
     """
     holder = exp.Tuple(expressions=[tree])
     for node in list(tree.find_all(exp.Placeholder)):
-        if node.name != NOW:
-            continue
-        if past.us is None:
-            nows[past.parameter] = past
-            # Spark takes a NULL without a type for another one: what is less an interval is an interval then.
-            node.replace(exp.cast(exp.Placeholder(this=past.parameter), "timestamp"))
-            continue
-        text = to_datetime(past.us).isoformat(" ", "microseconds").removesuffix("+00:00")
-        node.replace(exp.cast(exp.Literal.string(text), "timestamp"))
+        if node.name == NOW and _OUTER not in node.meta:
+            node.replace(now_of(past, nows))
     result: exp.Expression = holder.expressions[0].pop()
     return result

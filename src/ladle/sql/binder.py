@@ -30,7 +30,7 @@ from ladle.sql.qualify import sorted_by, without_places, without_qualify
 from ladle.sql.recursion import bind_recursion, is_wrapped, recursion_of
 from ladle.sql.resolve import Aliases, bind_expression, has_aggregate, star_columns
 from ladle.sql.row_makers import generator_of, is_grouped, only_generator, over_groups
-from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.scopes import NAME, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft, Within
 from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
 from ladle.sql.split import push_where
@@ -55,8 +55,12 @@ class Binder:
     """Users' functions that are called, by symbol."""
     below: Mapping[Read, Below] = field(default_factory=dict)
     """The standing queries that are read."""
-    shared: dict[Read, Cte] = field(default_factory=dict)
-    """Those of them that are bound before the statement."""
+    often: frozenset[Read] = frozenset()
+    """Those of them that are bound once, before the statement."""
+    shared: dict[tuple[Read, tuple[Within, ...]], Cte] = field(default_factory=dict)
+    """What these are bound to, for each set of windows on their rows."""
+    before: list[exp.CTE] = field(default_factory=list)
+    """What is bound before the statement, each behind what it reads."""
     past: AsOf | None = None
     """The moment that this text is read as of."""
     nows: dict[str, AsOf] = field(default_factory=dict)
@@ -135,7 +139,8 @@ class Binder:
             if around.within:
                 if recursion is not None:
                     raise no_time("it reads itself")
-                ctes[cte.alias.lower()] = Cte(cte.alias, (), cte)
+                seen_there = replace(around, parent=None, within=(), ctes=dict(ctes))
+                ctes[cte.alias.lower()] = Cte(cte.alias, (), cte, seen_there)
                 continue
             tree, fields = self.query(cte.this, replace(around, parent=None, ctes=ctes, recursion=recursion))
             cte.set("this", tree)

@@ -16,7 +16,7 @@ from ladle.clock import to_us
 from ladle.errors import Position, SqlError, unknown
 from ladle.plan.window import AT_NOW, Bound, KeyedRowsWindow, RowsWindow, TimeWindow, Window, add_months
 from ladle.schema import StreamSchema, is_nested
-from ladle.sql.dialect import Bounds, NowBracket, RangeBracket, RowsBracket
+from ladle.sql.dialect import BRACKET, Bounds, NowBracket, RangeBracket, RowsBracket
 from ladle.sql.position import SourceText
 
 _UNITS_US = {
@@ -147,6 +147,12 @@ def window_of_bounds(node: Bounds, source: SourceText) -> TimeWindow:
 def _is_after(one: Bound, other: Bound) -> bool:
     """At every NOW; months and microseconds that pull in different directions are left to the calendar."""
     return one != other and one.months >= other.months and one.us >= other.us
+
+
+def brackets_of(table: exp.Table) -> list[exp.Expression]:
+    """The windows of a mention in FROM, which may stand after its name, AS OF, TABLESAMPLE or its alias."""
+    places = (table, *(table.args.get(name) for name in ("version", "sample", "alias")))
+    return [place.meta[BRACKET] for place in places if place is not None and BRACKET in place.meta]
 
 
 def window_of_bracket(node: exp.Expression, source: SourceText) -> Window:

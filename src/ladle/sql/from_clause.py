@@ -24,7 +24,7 @@ from ladle.plan import AsOf, TimeWindow, Window
 from ladle.plan.query import ROW
 from ladle.schema import ARRIVAL, Column, StreamSchema, TableSchema, is_nested, unique_names
 from ladle.sql.as_of_clause import past_of, past_of_query, refuse_past, with_now
-from ladle.sql.bounds import window_of_stream
+from ladle.sql.bounds import brackets_of, window_of_stream
 from ladle.sql.dialect import BRACKET
 from ladle.sql.function_calls import resolve_functions
 from ladle.sql.names import mentioned_stream, unknown_relation
@@ -34,7 +34,7 @@ from ladle.sql.position import SourceText
 from ladle.sql.resolve import GENERATORS, BindQuery, bind_expression, fix_now
 from ladle.sql.row_makers import column_names
 from ladle.sql.sample_clause import IN_THERE, OF_KEYS, refuse_sample, sample_of
-from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft
+from ladle.sql.scopes import NUMBERED, Around, Cte, Field, Relation, ScanDraft, Scope, TableDraft, Within
 from ladle.sql.shared_joins import conditions_to_where
 from ladle.sql.sharing import Below, Read
 from ladle.sql.split import push_where
@@ -70,7 +70,7 @@ def bind_from(binder: Binder, node: exp.Select, scope: Scope, around: Around) ->
     for lateral in node.args.get("laterals") or ():
         position = binder.source.of(lateral)
         scope.add(_bind_lateral(binder, lateral, scope, replace(around, within=())), position)
-    return [] if mentions is None else mentions.conditions(parts, binder.scans)
+    return [] if mentions is None else mentions.conditions(parts, binder.scans, binder.nows)
 
 
 def _bind_members(binder: Binder, node: exp.Expression, scope: Scope, around: Around) -> list[Relation]:
@@ -187,7 +187,7 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
         past = past_of_query(node, binder.source, binder.names) or binder.past
         within = around.within
         if bracket is not None:
-            within = (*within, window_on_rows(bracket, binder.source))
+            within = (*within, Within(window_on_rows(bracket, binder.source), past))
         position = binder.source.of(bracket)
         relation, target = _inline(binder, query[0], past, within, alias, qualifiers, position)
     else:
@@ -201,9 +201,8 @@ def _bind_table(binder: Binder, node: exp.Table, scope: Scope, around: Around) -
 
 
 def _bracket(binder: Binder, node: exp.Table) -> exp.Expression | None:
-    """The window of a mention, which may stand after its name, AS OF, TABLESAMPLE or its alias."""
-    places = (node, *(node.args.get(name) for name in ("version", "sample", "alias")))
-    found = [place.meta[BRACKET] for place in places if place is not None and BRACKET in place.meta]
+    """The window of a mention."""
+    found = brackets_of(node)
     if len(found) > 1:
         raise SqlError("The window is given twice.", position=binder.source.of(found[1]))
     return found[0] if found else None
@@ -250,42 +249,57 @@ def _cte(
     binder: Binder, cte: Cte, alias: str, qualifiers: Qualifiers, around: Around
 ) -> tuple[Relation, exp.Expression]:
     if cte.written is None:
-        return Relation(alias, qualifiers, cte.fields), exp.Table(this=exp.to_identifier(cte.name, quoted=True))
-    written = copied(cte.written)
-    tree, fields = binder.query(written.this, replace(around, parent=None))
-    return Relation(alias, qualifiers, binder._renamed(tree, fields, written.args["alias"])), exp.Subquery(this=tree)
+        return _mention(cte, alias, qualifiers)
+    assert cte.around is not None
+    if (known := cte.bound.get(around.within)) is None:
+        written = copied(cte.written)
+        tree, fields = binder.query(written.this, replace(cte.around, within=around.within))
+        fields = binder._renamed(tree, fields, written.args["alias"])
+        tree = tree if binder.past is None else with_now(tree, binder.past, binder.nows)
+        known = cte.bound[around.within] = _before(binder, cte.name, tree, fields)
+    return _mention(known, alias, qualifiers)
+
+
+def _mention(cte: Cte, alias: str, qualifiers: Qualifiers) -> tuple[Relation, exp.Expression]:
+    return Relation(alias, qualifiers, cte.fields), exp.Table(this=exp.to_identifier(cte.name, quoted=True))
+
+
+def _before(binder: Binder, name: str, tree: exp.Expression, fields: tuple[Field, ...]) -> Cte:
+    """Puts a bound query before the statement."""
+    cte = binder._cte_name(name)
+    binder.before.append(exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True))))
+    return Cte(cte, fields)
 
 
 def _inline(
     binder: Binder,
     name: str,
     past: AsOf | None,
-    within: tuple[TimeWindow, ...],
+    within: tuple[Within, ...],
     alias: str,
     qualifiers: Qualifiers,
     position: Position | None,
 ) -> tuple[Relation, exp.Expression]:
     binder.queries[name] = None
     read = Read(name.lower(), past)
-    known = None if within else binder.shared.get(read)
-    if known is not None:
-        target: exp.Expression = exp.Table(this=exp.to_identifier(known.name, quoted=True))
-        return Relation(alias, qualifiers, known.fields), target
+    if read in binder.often:
+        return _mention(bind_shared(binder, read, within), alias, qualifiers)
     tree, fields = _bind_below(binder, binder.below[read], within, position)
     return Relation(alias, qualifiers, fields), exp.Subquery(this=tree)
 
 
-def bind_shared(binder: Binder, read: Read) -> exp.CTE:
-    """A standing query that is bound before the statement, once for all who read it."""
-    below = binder.below[read]
-    tree, fields = _bind_below(binder, below)
-    cte = binder._cte_name(below.name)
-    binder.shared[read] = Cte(cte, fields)
-    return exp.CTE(this=tree, alias=exp.TableAlias(this=exp.to_identifier(cte, quoted=True)))
+def bind_shared(binder: Binder, read: Read, within: tuple[Within, ...] = ()) -> Cte:
+    """A standing query that is bound before the statement, once for all who read it within these windows."""
+    known = binder.shared.get((read, within))
+    if known is None:
+        below = binder.below[read]
+        tree, fields = _bind_below(binder, below, within)
+        known = binder.shared[read, within] = _before(binder, below.name, tree, fields)
+    return known
 
 
 def _bind_below(
-    binder: Binder, below: Below, within: tuple[TimeWindow, ...] = (), position: Position | None = None
+    binder: Binder, below: Below, within: tuple[Within, ...] = (), position: Position | None = None
 ) -> tuple[exp.Expression, tuple[Field, ...]]:
     """A standing query where it is read. `position` is that of the window which is written there."""
     name = below.name

@@ -48,12 +48,14 @@ def bound(binder: Binder, query: exp.Expression) -> tuple[exp.Expression, tuple[
         tree = fix_now(query)
         check_functions(tree, binder.names.function_names())
         resolve_functions(tree, binder.names, binder.source, binder.functions)
-        binder.below, shared = queries_below(tree, binder.names, binder.source)
-        ctes = [bind_shared(binder, read) for read in shared]
+        binder.below, often, first = queries_below(tree, binder.names, binder.source)
+        binder.often = frozenset(often)
+        for read in first:
+            bind_shared(binder, read)
         done, fields = binder.query(tree, Around())
-        if ctes:
+        if binder.before:
             before = done.args.get("with_") or exp.With(expressions=[])
-            before.set("expressions", [*ctes, *before.expressions])
+            before.set("expressions", [*binder.before, *before.expressions])
             done.set("with_", before)
     except RecursionError:
         raise too_deep() from None

@@ -248,7 +248,11 @@ class Cte:
     name: str
     fields: tuple[Field, ...]
     written: exp.CTE | None = None
-    """What is bound where it is mentioned, each time anew: a window of the mention may go into it."""
+    """What is bound when it is mentioned, since a window of the mention may go into it."""
+    around: Around | None = None
+    """What that sees, which stands where it is written, and not where it is mentioned."""
+    bound: dict[tuple[Within, ...], Cte] = field(default_factory=dict)
+    """What it became, for each set of windows on its rows."""
 
 
 @dataclass(frozen=True)
@@ -260,13 +264,21 @@ class Recursion:
 
 
 @dataclass(frozen=True)
+class Within:
+    """A window on rows, and the moment as of which they are read: NOW in the window is the NOW of that."""
+
+    window: TimeWindow
+    past: AsOf | None = None
+
+
+@dataclass(frozen=True)
 class Around:
     """What a query sees of the queries around it."""
 
     parent: Scope | None = None
     window: TimeWindow | None = None
     ctes: Mapping[str, Cte] = field(default_factory=dict)
-    within: tuple[TimeWindow, ...] = ()
+    within: tuple[Within, ...] = ()
     """Windows that the times of the rows given here must be in."""
     recursion: Recursion | None = None
     """What the query itself is, if it is one."""

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from ladle.plan import AsOf
 from ladle.sql.as_of_clause import past_of_query
+from ladle.sql.bounds import brackets_of
 from ladle.sql.drafts import SelectDraft
 from ladle.sql.names import Names
 from ladle.sql.position import SourceText
@@ -48,16 +49,22 @@ class Below:
     """The moment that it is read at, if AS OF says one."""
     reads: Mapping[Read, int]
     """The queries that it mentions, and how often."""
+    whole: frozenset[Read]
+    """Those of them that it mentions without a window."""
 
     def written(self) -> exp.Expression:
         """A copy of the tree, to be changed."""
         return copied(self.tree)
 
 
-def queries_below(tree: exp.Expression, names: Names, source: SourceText) -> tuple[dict[Read, Below], list[Read]]:
-    """All standing queries that a tree reads; and those of them that are to be bound before it, the lowest first."""
+def queries_below(
+    tree: exp.Expression, names: Names, source: SourceText
+) -> tuple[dict[Read, Below], list[Read], list[Read]]:
+    """All standing queries that a tree reads; those of them that are to be bound once; and of these, the lowest first,
+    those that are read without a window, which can be bound before it. With one they are bound when they are met.
+    """
     known: dict[Read, Below] = {}
-    own = _mentioned(tree, names, source, None)
+    own, whole = _mentioned(tree, names, source, None)
     waiting = [(read, names) for read in own]
     while waiting:
         read, seen = waiting.pop()
@@ -68,10 +75,24 @@ def queries_below(tree: exp.Expression, names: Names, source: SourceText) -> tup
         parsed = draft(only_chunk(text))
         assert isinstance(parsed, SelectDraft)
         inside = names.inside(declared)
-        reads = _mentioned(parsed.query.tree, inside, SourceText(text), read.past)
-        known[read] = Below(declared, text, parsed.query.tree, read.past, reads)
+        reads, direct = _mentioned(parsed.query.tree, inside, SourceText(text), read.past)
+        known[read] = Below(declared, text, parsed.query.tree, read.past, reads, direct)
         waiting += [(each, inside) for each in reads]
-    return known, _shared(own, known)
+    often = _shared(own, known)
+    reached = _reached(whole, known)
+    return known, often, [read for read in often if read in reached]
+
+
+def _reached(whole: frozenset[Read], known: Mapping[Read, Below]) -> set[Read]:
+    """The queries that are read without a window on them, or on what reads them."""
+    reached: set[Read] = set()
+    waiting = list(whole)
+    while waiting:
+        read = waiting.pop()
+        if read not in reached and read in known:
+            reached.add(read)
+            waiting += known[read].whole
+    return reached
 
 
 def _shared(own: Mapping[Read, int], known: Mapping[Read, Below]) -> list[Read]:
@@ -106,14 +127,20 @@ def _from_above(known: Mapping[Read, Below]) -> list[Read]:
     return order
 
 
-def _mentioned(tree: exp.Expression, names: Names, source: SourceText, past: AsOf | None) -> Counter[Read]:
-    """The standing queries that a text, itself read as of a moment, names, and how often. A common table expression of
-    the same name counts too, which makes no difference to any answer.
+def _mentioned(
+    tree: exp.Expression, names: Names, source: SourceText, past: AsOf | None
+) -> tuple[Counter[Read], frozenset[Read]]:
+    """The standing queries that a text, itself read as of a moment, names, and how often; and those that it names
+    without a window. A common table expression of the same name counts too, which makes no difference to any answer.
     """
     found: Counter[Read] = Counter()
+    whole: set[Read] = set()
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and len(table.parts) == 1:
             name = table.name
             if names.stream_schema(name) is None and names.table_schema(name) is None and names.query_sql(name):
-                found[Read(name.lower(), past_of_query(table, source, names) or past)] += 1
-    return found
+                read = Read(name.lower(), past_of_query(table, source, names) or past)
+                found[read] += 1
+                if not brackets_of(table):
+                    whole.add(read)
+    return found, frozenset(whole)

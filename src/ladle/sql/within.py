@@ -14,12 +14,14 @@ from sqlglot import exp
 
 from ladle.clock import to_datetime
 from ladle.errors import SqlError, Unsupported
+from ladle.plan import AsOf
 from ladle.plan.window import Bound, TimeWindow, Window
+from ladle.sql.as_of_clause import now_of
 from ladle.sql.bounds import window_of_bracket
 from ladle.sql.names import Names, mentioned_stream
 from ladle.sql.position import SourceText
-from ladle.sql.resolve import has_aggregate, now_parameter
-from ladle.sql.scopes import Around, Field, Relation, ScanDraft
+from ladle.sql.resolve import has_aggregate
+from ladle.sql.scopes import Around, Field, Relation, ScanDraft, Within
 
 _NOW = Bound(0, relative=True)
 _INSIDE = "write the window inside of it, after the stream that it reads"
@@ -81,22 +83,26 @@ class Mentions:
         passed = part is self._into and not self._is_stream(part)
         return self._around if passed else replace(self._around, within=())
 
-    def conditions(self, relations: Sequence[Relation], drafts: Sequence[ScanDraft]) -> list[exp.Expression]:
+    def conditions(
+        self, relations: Sequence[Relation], drafts: Sequence[ScanDraft], nows: dict[str, AsOf]
+    ) -> list[exp.Expression]:
         """Narrows the one stream's window, and gives what is to be said in WHERE."""
         scans = [(each, drafts[each.scan]) for each in relations if each.scan is not None]
-        within: Sequence[TimeWindow] = self._around.within
+        within: Sequence[Within] = self._around.within
         if self._into is not None:
             if not self._is_stream(self._into):
                 return []
             within = _narrowed(scans[0][1], within)
         times = [each.column(Field("ts", draft.schema.timestamp_column, plain=True)) for each, draft in scans]
         newest = times[0] if len(times) == 1 else exp.Anonymous(this="greatest", expressions=times)
-        return _conditions(newest, within)
+        return _conditions(newest, within, nows)
 
     def _is_still(self, part: exp.Expression) -> bool:
         """Whether a relation has no rows with a time."""
         if isinstance(part, exp.Table | exp.Subquery) and part.args.get("pivots"):
             raise no_time("it groups its rows")
+        if isinstance(part, exp.Lateral) and isinstance(part.this, exp.Subquery):
+            raise no_time("it joins what subqueries give")
         if isinstance(part, exp.Subquery):
             return False
         if not isinstance(part, exp.Table) or isinstance(part.this, exp.Func):
@@ -115,26 +121,29 @@ class Mentions:
         return names[0].lower() not in self._around.ctes and mentioned_stream(self._names, names) is not None
 
 
-def _narrowed(draft: ScanDraft, within: Sequence[TimeWindow]) -> list[TimeWindow]:
-    """Narrow the window of a scan to others, as far as that is one window; those that are left to be conditions."""
+def _narrowed(draft: ScanDraft, within: Sequence[Within]) -> list[Within]:
+    """Narrow the window of a scan to others, as far as that is one window; those that are left to be conditions. NOW in
+    the window of a scan is that of the scan, which may be read as of a moment of its own.
+    """
     left = []
-    for window in within:
-        both = _both(draft.window, window)
+    for each in within:
+        both = _both(draft.window, each.window) if each.past == draft.past else None
         if both is None:
-            left.append(window)
+            left.append(each)
         else:
             draft.window = both
     return left
 
 
-def _conditions(newest: exp.Expression, within: Sequence[TimeWindow]) -> list[exp.Expression]:
+def _conditions(newest: exp.Expression, within: Sequence[Within], nows: dict[str, AsOf]) -> list[exp.Expression]:
     """What says that a time is in windows."""
     found: list[exp.Expression] = []
-    for window in within:
-        if window.begin is not None:
-            found.append(exp.GT(this=newest.copy(), expression=_moment(window.begin)))
-        if window.end is not None:
-            found.append(exp.LTE(this=newest.copy(), expression=_moment(window.end)))
+    for each in within:
+        begin, end = each.window.begin, each.window.end
+        if begin is not None:
+            found.append(exp.GT(this=newest.copy(), expression=_moment(begin, each.past, nows)))
+        if end is not None:
+            found.append(exp.LTE(this=newest.copy(), expression=_moment(end, each.past, nows)))
     return found
 
 
@@ -158,14 +167,14 @@ def _extreme(bounds: Sequence[Bound], *, last: bool) -> Bound | None:
     return (max if last else min)(bounds, key=lambda each: each.us)
 
 
-def _moment(bound: Bound) -> exp.Expression:
+def _moment(bound: Bound, past: AsOf | None, nows: dict[str, AsOf]) -> exp.Expression:
     """A bound in an expression."""
     if not bound.relative:
         text = to_datetime(bound.us).isoformat(" ", "microseconds").removesuffix("+00:00")
         return exp.cast(exp.Literal.string(text), "timestamp")
     if bound.months:
         raise no_time("beside other windows, one in months can't be told for it; use days")
-    now, us = now_parameter(), abs(bound.us)
+    now, us = now_of(past, nows), abs(bound.us)
     if not us:
         return now
     length = exp.Interval(this=exp.Literal.string(str(us)), unit=exp.Var(this="MICROSECOND"))
