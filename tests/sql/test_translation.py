@@ -15,7 +15,7 @@ from ladle.plan.query import plan_to_json
 from ladle.plan.translation import translation
 from ladle.sql import bind
 
-PINNED = ("5-30.30.0", "0672d0327f087b18443fa72f")
+PINNED = ("6-30.30.0", "0672d0327f087b18443fa72f")
 
 
 def test_another_translation_has_another_number() -> None:
