@@ -39,6 +39,10 @@ QUERIES = (
     "SELECT k, count(*) AS c FROM s WHERE k IN (SELECT k FROM labels) GROUP BY k",
     "WITH w AS (SELECT k, sum(n) AS t FROM s GROUP BY k) SELECT a.k FROM w a JOIN w b ON a.t > b.t",
     "SELECT l, c FROM VALUES ('a', 1.5), ('z', 2) v(k, l) LEFT JOIN (SELECT k, count(*) c FROM s GROUP BY k) USING (k)",
+    # All columns of the stream, called otherwise: it is read by its own names.
+    "SELECT k, c FROM (SELECT n, max(k) AS k, count(*) AS c FROM (SELECT k AS n, n AS k, at FROM s) GROUP BY n)",
+    "SELECT n, max(k) AS m FROM (SELECT k, n, at FROM s) q(n, k, t) GROUP BY n",
+    "SELECT n, count(*) AS c FROM (SELECT k, n, at AS t FROM s) q GROUP BY n HAVING count(*) > 2",
     "WITH v AS (VALUES (3), (NULL)) SELECT sum(n) FROM s GROUP BY k UNION SELECT a.col1 FROM v a, v b WHERE a.col1 > 2",
 )
 

@@ -15,7 +15,7 @@ from ladle.plan.query import plan_to_json
 from ladle.plan.translation import translation
 from ladle.sql import bind
 
-PINNED = ("5-30.30.0", "d791f96c128a3a0780695c8a")
+PINNED = ("6-30.30.0", "d791f96c128a3a0780695c8a")
 
 
 def test_another_translation_has_another_number() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import version
 
-TRANSLATION = 5
+TRANSLATION = 6
 
 
 def translation() -> str:

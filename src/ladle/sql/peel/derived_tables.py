@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ladle.plan.nodes import Node
-from ladle.sql.peel.rows import NamedRelations, NodeRows, fresh, sources, without
+from ladle.sql.peel.rows import NamedRelations, NodeRows, fresh, renamed, sources, without
 from ladle.sql.trees import copied
 
 
@@ -51,4 +51,4 @@ def _renamed(node: Node, alias: exp.TableAlias) -> Node:
     if not names:
         return node
     columns = tuple(replace(column, name=name) for column, name in zip(node.columns, names, strict=True))
-    return replace(node, columns=columns)
+    return renamed(node, columns)

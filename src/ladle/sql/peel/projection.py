@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -17,6 +16,7 @@ from ladle.sql.peel.rows import (
     check_from,
     is_rows,
     outputs_of,
+    renamed,
     rows_below,
 )
 from ladle.sql.peel.scalar_subqueries import aliases_of, taken_scalars
@@ -48,5 +48,5 @@ def projected(outputs: Sequence[exp.Expression], rows: NodeRows) -> NodeRows:
     computed = tuple(scalar(each.this if isinstance(each, exp.Alias) else each, rows) for each in outputs)
     columns = tuple(OutputColumn(each.alias_or_name, value.type) for each, value in zip(outputs, computed, strict=True))
     if [value.column for value in computed] == [(0, at) for at in range(len(rows.node.columns))]:
-        return outputs_of(replace(rows.node, columns=columns))
+        return outputs_of(renamed(rows.node, columns))
     return outputs_of(Project(columns, rows.node, computed))

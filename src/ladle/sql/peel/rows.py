@@ -8,7 +8,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from ladle.plan.nodes import Node
+from ladle.plan.nodes import Node, OutputColumn, Project, StreamScan, TableScan
+from ladle.plan.scalars import Scalar
 from ladle.sql.trees import copied
 
 INNER_JOINS = ("", "INNER", "CROSS")
@@ -68,6 +69,14 @@ def outputs_of(node: Node) -> NodeRows:
 def labelled(node: Node, alias: str) -> NodeRows:
     """The rows of a relation that is read under an alias."""
     return NodeRows(node, tuple((alias.lower(), name.lower()) for name in node.names))
+
+
+def renamed(node: Node, columns: tuple[OutputColumn, ...]) -> Node:
+    """A node whose columns are called otherwise. A stream's and a table's are read by their names, and keep them."""
+    names = tuple(column.name for column in columns)
+    if not isinstance(node, StreamScan | TableScan) or names == node.names:
+        return replace(node, columns=columns)
+    return Project(columns, node, tuple(Scalar("{0}", ((0, at),), "{0}", each.type) for at, each in enumerate(columns)))
 
 
 def fresh(name: str, taken: Container[str]) -> str:
