@@ -170,15 +170,15 @@ class Subscription:
         """Deltas that were told at once, and not handed out yet."""
         self._until: int | str
         """Up to where everything was told when the last of them is handed out."""
-        self.position: int | str
-        """Up to where everything was handed out: a text, or the epoch it was begun with."""
+        self.position: int | str | None
+        """Up to where everything was handed out: a text, or the epoch it was begun with. None before the snapshot."""
         self.epoch = 0
         """The last epoch up to there."""
         if since is None:
             (first,) = database.changes(name, snapshot=snapshot, options=self._options)
             self._heard.extend([first] if snapshot else [])
             self._until, self.epoch = first.position, first.epoch
-            self.position = self._until
+            self.position = None if snapshot else self._until
         else:
             if snapshot:
                 raise TypeMismatch("A snapshot is the answer as it is now.", hint="leave out since= or snapshot=True")

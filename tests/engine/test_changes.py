@@ -390,3 +390,17 @@ def test_answers_of_queries_that_are_dropped_are_let_go(db: Database) -> None:
         query.unregister()
     assert len(answers._moments) <= len(answers._names) <= 64
     assert len(answers._kept) <= 4 * 64
+
+
+def test_a_snapshot_that_was_not_handed_out_has_no_position(db: Database) -> None:
+    """Who went on from a position without it would miss the rows of the snapshot."""
+    db.sql(TICKS)
+    query = db.register("SELECT n FROM ticks", name="all")
+    db.push("ticks", ticks([1, 2]), wait=True)
+    with query.subscribe(snapshot=True) as changes:
+        assert changes.position is None
+        first = changes.next(0.0)
+        assert first is not None
+        assert (values(first), changes.position) == ([1, 2], first.position)
+    with query.subscribe() as changes:
+        assert changes.position is not None, "what comes from now on is all that it tells"
