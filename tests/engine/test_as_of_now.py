@@ -139,7 +139,7 @@ class NowRun(PastRun):
         return any(each.timeline.base.entry for each in (*catalog.all_streams(), *catalog.tables.values()))
 
 
-@settings(max_examples=at_one_row(2, 16), deadline=None)
+@settings(max_examples=at_one_row(1, 6), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_what_was_computed_of_now_is_answered_again(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     run = NowRun(tmp_path_factory.mktemp("w") / "warehouse", seed)
