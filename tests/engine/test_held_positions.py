@@ -19,6 +19,8 @@ from ladle.execute import held_positions
 from ladle.execute.held_positions import HeldPositions
 from ladle.testing import connect_inline
 
+pytestmark = pytest.mark.not_at_one_row("it computes no residual")
+
 T0 = datetime(2026, 1, 30, 14, 30, tzinfo=UTC)
 RETAIN = 10
 SETTINGS = {"maintenance_seconds": 3_600.0, "compact_files_min": 1_000}

@@ -11,6 +11,7 @@ from tests.engine.rows import TICKS, at, ticks
 
 from ladle.engine import Database
 from ladle.errors import EvaluationError, LadleError
+from ladle.testing.one_row import at_one_row
 
 PARTS = """
 WITH RECURSIVE needed(part, amount, depth) AS (
