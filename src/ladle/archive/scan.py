@@ -273,6 +273,8 @@ class Scanner:
                 mask[pick.places] = last[at : at + pick.rows]
                 found[piece.file.name, piece.row_group], at = mask, at + pick.rows
             cut.latest = found
+            # A byte a row: cuts together may keep as many as their other entries take.
+            self.layout.keeps(sum(piece.rows for piece in cut.pieces) >> 10)
         return cut.latest
 
     def close(self) -> None:
